@@ -1,0 +1,307 @@
+"""A wheel in a world of the test's own: its log, clock and broker, and processes that are killed.
+
+The Engine, the rule, the guarantee and the files are real. A kill is an exception out of a step
+that reaches the disk, the broker or the log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from attrs import astuple, frozen
+
+from tests.engine.driver import COPIES, NO_LEVELS, Driven
+from tests.engine.support import ORDERS, Note
+from window_consumer.delay.cancel_layer import CancelCheck
+from window_consumer.delay.cancellations import Cancellations, mark_of
+from window_consumer.delay.config import DelayConfig
+from window_consumer.delay.copies import LevelCopies
+from window_consumer.delay.refusing_targets import RefusingTargets
+from window_consumer.delay.waiting import DelayRule
+from window_consumer.delay.wheel.partition_files import WheelFolder
+from window_consumer.delay.wheel.preparation import WheelPreparation
+from window_consumer.delay.wheel.rule import Admission, WheelRule
+from window_consumer.delay.wheel.slot_files import OpenFiles
+from window_consumer.delay.wheel.wheels import DueSending, WheelGuarantee, Wheels
+from window_consumer.delay.wish import Targets
+from window_consumer.engine.commits.commit_metadata import CommitNote, decode
+from window_consumer.engine.commits.start_offset import Found, resolve
+from window_consumer.engine.decisions import EngineRules
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.retry.retry_topics import RetryTopicLevel
+from window_consumer.kafka.topic_reader import Span
+from window_consumer.model import headers
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.protocols import CommittedOffset, Copy, Delivery
+from window_consumer.model.record import Message, TopicPartition
+from window_consumer.plan.ladder_topics import LadderNames
+
+TARGETS = Targets(("*",), LadderNames(("wc.delay",), frozenset()))
+BEGIN_MS = 1_700_000_000_000
+
+
+class Killed(BaseException):
+    """The process has ended here."""
+
+
+@frozen
+class Parts:
+    """The parts of a wheel; a test may plant a bug in one."""
+
+    wheels: type[Wheels] = Wheels
+    guarantee: type[WheelGuarantee] = WheelGuarantee
+    preparation: type[WheelPreparation] = WheelPreparation
+    folder: type[WheelFolder] = WheelFolder
+
+    @property
+    def planted(self) -> str:
+        """The name of the bug, if there is one."""
+        honest = Parts()
+        found = [each for each in astuple(self) if each not in astuple(honest)]
+        return ", ".join(each.__name__ for each in found)
+
+
+class World:
+    """What survives a kill: the log, the commit, the target, the cancellations, the time."""
+
+    def __init__(self, parts: Parts):
+        self.parts = parts
+        self.now = 1000.0
+        self.log: list[Note] = []
+        self.committed = CommittedOffset(0, "")
+        self.delivered: Counter[int] = Counter()
+        self.early: list[int] = []
+        self.fuse: int | None = None
+        """The process ends at the step with this number."""
+        self.due: dict[int, int] = {}
+        self.cancellations = Cancellations(1e9)
+        self.cancelled: dict[int, int] = {}
+        """How often these had been delivered when they were cancelled."""
+        self.wheels: Wheels | None = None
+        """Those of the last process."""
+
+    @property
+    def wall_ms(self) -> float:
+        return BEGIN_MS + self.now * 1000
+
+    def step(self) -> None:
+        """Count one step of the process; it may be the last."""
+        if self.fuse is not None:
+            self.fuse -= 1
+            if self.fuse < 0:
+                self.fuse = None
+                raise Killed
+
+    def write(self, left_ms: int) -> None:
+        """Add a record to the log, which is due then, or was already."""
+        offset = len(self.log)
+        due = self.due[offset] = int(self.wall_ms) + left_ms
+        wish = [(headers.DELIVER_TO, b"mail"), (headers.DELIVER_AT, b"%d" % due)]
+        note = Note(offset, headers=wish, written_ms=int(self.wall_ms))
+        note.belong_to(ORDERS)
+        self.log.append(note)
+
+    def cancel(self, offset: int) -> None:
+        """Cancel a record that is not due."""
+        if offset not in self.cancelled and self.due[offset] > self.wall_ms:
+            record_id = _id(offset)
+            cancellation = Note(0, key=record_id.encode(), written_ms=int(self.wall_ms))
+            self.cancellations.take(cancellation, self.wall_ms / 1000)
+            self.cancelled[offset] = self.delivered[offset]
+
+    def deliver(self, offset: int) -> None:
+        self.delivered[offset] += 1
+        if self.wall_ms < self.due[offset]:
+            self.early.append(offset)
+
+    def called(self, offset: int) -> None:
+        """Let the handler deliver a record that is past due, unless it is cancelled."""
+        if self.cancellations.due(mark_of(_id(offset))) is None:
+            self.deliver(offset)
+
+    def judge(self) -> None:
+        """Fail if a promise is broken."""
+        assert not self.early, f"early: {self.early}"
+        wrong = [each for each, times in self.cancelled.items() if self.delivered[each] > times]
+        assert not wrong, f"cancelled and delivered: {wrong}"
+        all_ = range(len(self.log))
+        lost = [each for each in all_ if not self.delivered[each] and each not in self.cancelled]
+        assert not lost, f"lost: {lost}"
+        assert self.committed.next_offset == len(self.log), "not committed"
+
+    # ---- the reader of commits
+
+    def notes(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, CommitNote | None]:
+        return dict.fromkeys(partitions, decode(self.committed.metadata))
+
+    def read(self, spans: Mapping[TopicPartition, Span], take: Callable[[Message], None]) -> None:
+        for span in spans.values():
+            for note in self.log[span.first : span.end]:
+                take(note)
+
+
+def _id(offset: int) -> str:
+    return f"{ORDERS.topic}/{ORDERS.partition}/{offset}"
+
+
+class Sink:
+    """Delivers when the test says so: before that the broker may have a record, or not."""
+
+    def __init__(self, world: World):
+        self.world = world
+        self.answers: list[tuple[Copy, Delivery]] = []
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        self.world.step()
+        self.answers.append((copy, on_delivery))
+
+    def answer(self, *, refused: bool = False) -> None:
+        """Take what was sent, or refuse it."""
+        while self.answers:
+            copy, on_delivery = self.answers.pop(0)
+            if refused:
+                on_delivery(PublishFailedError("refused"))
+                continue
+            self.world.deliver(int((dict(copy.headers)[headers.ID] or b"").rpartition(b"/")[2]))
+            self.world.step()
+            on_delivery(None)
+
+    def serve(self, timeout_s: float) -> None:
+        del timeout_s
+
+    def close(self, timeout_s: float) -> int:
+        del timeout_s
+        return 0
+
+
+class Clock:
+    def __init__(self, world: World):
+        self.world = world
+
+    def now(self) -> float:
+        return self.world.now
+
+    def wall_ms(self) -> int:
+        return int(self.world.wall_ms)
+
+    def sleep(self, seconds: float) -> None:
+        self.world.now += seconds
+
+
+class FragileFiles(OpenFiles):
+    """A process may end at each use of a file."""
+
+    def __init__(self, world: World):
+        super().__init__(2)
+        self.world = world
+
+    def descriptor(self, path: str) -> int:
+        self.world.step()
+        return super().descriptor(path)
+
+    def close(self, path: str) -> None:
+        self.world.step()
+        super().close(path)
+
+
+def _fragile(world: World) -> type[WheelPreparation]:
+    """Return a preparation whose folders may end the process before and after they record."""
+    parts = world.parts
+
+    class Folder(parts.folder):  # type: ignore[name-defined, misc] # one of several
+        def record(self) -> None:
+            world.step()
+            super().record()
+            world.step()
+
+    class Preparation(parts.preparation):  # type: ignore[name-defined, misc] # one of several
+        def _open(self, name: TopicPartition, note: CommitNote | None) -> WheelFolder:
+            files, wall_ms = OpenFiles(1), self._wheels.wall_ms
+            folder: WheelFolder = Folder.open(self._directory, name, files, note, wall_ms)
+            return folder
+
+    return Preparation
+
+
+class Process(Driven):
+    """A process with the partition, which begins as the last commit and the files say."""
+
+    def __init__(self, world: World, directory: Path):
+        self.world = world
+        self.sink = Sink(world)
+        self.wheels = world.wheels = world.parts.wheels(FragileFiles(world))
+        self.wheels.sending = DueSending(
+            self.sink,
+            Clock(world),
+            lambda record, _: record.copy,
+            lambda _: True,
+            CancelCheck(world.cancellations, lambda: 0.0),
+        )
+        admission = Admission(TARGETS, 1e9)
+        self.preparation = _fragile(world)(
+            world, directory, self.wheels, admission, RetryTopicLevel
+        )
+        refusing = RefusingTargets(lambda *_: None, lambda _: None)
+        copies = LevelCopies("orders", "wc.delay", COPIES.target_of)
+        self.rules = [
+            WheelRule(admission, self.wheels),
+            DelayRule(DelayConfig(to=("*",)), TARGETS, copies, refusing),
+        ]
+        super().__init__(names=(), turns=self.rules, commit_interval_s=0.2)
+        self.now, self.wall_ms = world.now, world.wall_ms
+        self.begin()
+
+    def make(  # type: ignore[override] # the guarantee is this object's
+        self, rules: EngineRules, retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS
+    ) -> Engine:
+        guarantee = partial(
+            self.world.parts.guarantee, wheels=self.wheels, open_empty=self.preparation.open_empty
+        )
+        return Engine(rules, lambda: 0.0, retry_levels, COPIES.copy, guarantee)
+
+    def begin(self) -> None:
+        future: Future[None] = Future()
+        self.preparation.make_ready({ORDERS: future})
+        future.result(0)
+        log = (0, len(self.world.log))
+        found = Found(ORDERS, self.world.committed, log, keeps_finished=True)
+        assigned = resolve(found, "earliest").assigned
+        self.position = assigned.next_offset
+        self.engine.on_assigned([assigned], self.now)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; deliver, call and commit."""
+        world = self.world
+        world.now += seconds
+        self.now, self.wall_ms = world.now, world.wall_ms
+        new = world.log[self.position : self.position + 5]
+        if new:
+            self.position += len(new)
+            self.deliver(*new)
+        decisions = self.tick()
+        for slice_ in list(self.out):
+            for message in slice_.messages:
+                world.called(message.offset())
+            self.finish(slice_)
+        self.commit([*decisions.commit, *self.tick().commit])
+
+    def commit(self, commits: Sequence[Any]) -> None:
+        for commit in commits:
+            self.world.step()
+            self.world.committed = CommittedOffset(commit.next_offset, commit.metadata)
+            self.world.step()
+            self.engine.on_committed({commit.name: None}, self.now)
+
+    def stop(self) -> None:
+        """Give the partition up in good order."""
+        self.sink.answer()
+        commits, _ = self.engine.on_revoked([ORDERS], self.now)
+        self.commit(commits)
+        self.preparation.remove(ORDERS)
