@@ -151,7 +151,7 @@ class Page(Generic[T]):
     last: T | None = None
 
 
-class Wish(TypedDict, total=False):
+class DelayRequest(TypedDict, total=False):
     tags: list[str]
 
 
@@ -190,7 +190,7 @@ def test_generic_classes_are_read_as_their_arguments_say() -> None:
         (Parts, "[]", "array, .*object"),
         (Parts, "null", "null, .*object"),
         (Parts, '"Parts"', "text, .*object"),
-        (Wish, "[]", "array, .*object"),
+        (DelayRequest, "[]", "array, .*object"),
         (Parts, '{"tags": "ab"}', r"expected list @ \$.tags"),
         (Parts, '{"kinds": "ab"}', r"expected frozenset @ \$.kinds"),
         (Parts, '{"pair": "12"}', r"expected tuple @ \$.pair"),

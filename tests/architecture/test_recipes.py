@@ -63,7 +63,7 @@ def test_a_change_goes_to_one_folder_and_few_other_files(change: str) -> None:
     [
         ("`engine/turn.py`, `intake.py` and `model/outcome.py`", 1),
         ("`model/a.py`, `engine/b.py`, `tests/c/d.py`, `tests/e.py`, docs/f.md, `app/`", 5),
-        ("`admin/site.py`, `admin/commands/top.py` and `admin/doctor/`", 0),
+        ("`admin/routes.py`, `admin/commands/top.py` and `admin/doctor/`", 0),
     ],
 )
 def test_places_outside_the_folder_are_counted(recipe: str, count: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from window_consumer.delay.cancel_layer import CancelCheck, CancelLayer, Cancelled
 from window_consumer.delay.cancellations import Cancellations, mark_of
-from window_consumer.delay.wish import Targets
+from window_consumer.delay.request import Targets
 from window_consumer.model.errors import CallAgain
 from window_consumer.model.record import Call, Record, TopicPartition
 from window_consumer.plan.ladder_topics import LadderNames

@@ -21,8 +21,8 @@ from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.delay.config import WORKER, DelayConfig
 from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.refusing_targets import KIND, MOST_COUNTED, MOST_TRIED, RefusingTargets
+from window_consumer.delay.request import Targets
 from window_consumer.delay.waiting import DelayRule
-from window_consumer.delay.wish import Targets
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.pause_rule import RuleFinding
 from window_consumer.engine.retry.failed_record import FailedRecord

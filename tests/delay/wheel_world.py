@@ -22,13 +22,13 @@ from window_consumer.delay.cancellations import Cancellations, mark_of
 from window_consumer.delay.config import DelayConfig
 from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.refusing_targets import RefusingTargets
+from window_consumer.delay.request import Targets
 from window_consumer.delay.waiting import DelayRule
 from window_consumer.delay.wheel.partition_files import WheelFolder
 from window_consumer.delay.wheel.preparation import WheelPreparation
 from window_consumer.delay.wheel.rule import Admission, WheelRule
 from window_consumer.delay.wheel.slot_files import OpenFiles
 from window_consumer.delay.wheel.wheels import DueSending, WheelGuarantee, Wheels
-from window_consumer.delay.wish import Targets
 from window_consumer.engine.commits.commit_metadata import CommitNote, decode
 from window_consumer.engine.commits.start_offset import Found, resolve
 from window_consumer.engine.decisions import EngineRules
@@ -101,8 +101,8 @@ class World:
         """Add a record to the log, which is due then, or was already."""
         offset = len(self.log)
         due = self.due[offset] = int(self.wall_ms) + left_ms
-        wish = [(headers.DELIVER_TO, b"mail"), (headers.DELIVER_AT, b"%d" % due)]
-        note = Note(offset, headers=wish, written_ms=int(self.wall_ms))
+        asked = [(headers.DELIVER_TO, b"mail"), (headers.DELIVER_AT, b"%d" % due)]
+        note = Note(offset, headers=asked, written_ms=int(self.wall_ms))
         note.belong_to(ORDERS)
         self.log.append(note)
 

@@ -31,9 +31,8 @@ from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.lanes import LaneHold
-from window_consumer.engine.scheduling.ordering import Ordering, Taken
+from window_consumer.engine.scheduling.ordering import DelegatingOrdering, Ordering, Taken
 from window_consumer.engine.scheduling.record_queue import RecordRun
-from window_consumer.engine.scheduling.wrapped_ordering import WrappedOrdering
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -49,7 +48,7 @@ Place = tuple[TopicPartition, int]
 # ---- at most once
 
 
-class StartsWhenCommitted(WrappedOrdering):
+class StartsWhenCommitted(DelegatingOrdering):
     """Holds delivered records until the commit that counts them as finished is acked."""
 
     def __init__(self, inner: Ordering, partition: Partition):

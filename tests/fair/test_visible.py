@@ -15,7 +15,7 @@ from tests.golden_texts import Golden
 from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.screen import TopScene, WorkerScene
 from window_consumer.admin.doctor.diagnosis import diagnose
-from window_consumer.admin.shown_records import ShownRecords
+from window_consumer.admin.record_view import RecordView
 from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.engine.shares_snapshot import NONE, REST, SharesSnapshot
 from window_consumer.engine.snapshot import take_snapshot
@@ -123,7 +123,7 @@ def test_classes_that_are_keys_are_masked_like_the_keys() -> None:
     seen = take_snapshot(shop.engine, shop.now, shop.wall_ms)
     assert seen.shares is not None
     seen = evolve(seen, shares=evolve(seen.shares, of_keys=True))
-    shown = ShownRecords(Mask([]), MaskRules((MaskRule(topics=("orders",), whole=("key",)),)))
+    shown = RecordView(Mask([]), MaskRules((MaskRule(topics=("orders",), whole=("key",)),)))
     found = shown.snapshot(seen, lambda topic, key: shown.rules.loggable_key([topic], key))
     assert found.shares is not None
     assert [each.name for each in found.shares.largest] == [MASKED]

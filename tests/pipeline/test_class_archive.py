@@ -31,9 +31,9 @@ def brought(tmp_path: Path) -> list[Path]:
     return [tmp_path / "a.jar"]
 
 
-def rehearsal(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def warmup(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Have this run for Spark; $3 is where the archive is to be."""
-    program = directory / "rehearsal"
+    program = directory / "warmup"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
@@ -60,7 +60,7 @@ def test_it_is_used_on_this_machine_alone(
     brought: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """... elsewhere Spark is started with other jars before ours."""
-    rehearsal(brought[0].parent, monkeypatch, 'touch "$3"')
+    warmup(brought[0].parent, monkeypatch, 'touch "$3"')
     path = class_archive.make(brought)
     assert f'"-XX:SharedArchiveFile={path}"' in settings("local[2]", brought, {})[OPTIONS]
     assert OPTIONS not in settings("spark://spark:7077", brought, {})
@@ -78,7 +78,7 @@ def another_java(home: Path) -> Path:
 def test_it_is_of_one_java_one_spark_and_these_jars(
     brought: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    rehearsal(tmp_path, monkeypatch, 'touch "$3"')
+    warmup(tmp_path, monkeypatch, 'touch "$3"')
     first = class_archive.make(brought)
     assert class_archive.options(brought)
     assert class_archive.options([*brought, tmp_path / "b.jar"]) == ""
@@ -104,7 +104,7 @@ def test_one_that_was_cut_off_is_not_used(
     brought: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """... Java would die of it."""
-    rehearsal(brought[0].parent, monkeypatch, 'echo archive > "$3"')
+    warmup(brought[0].parent, monkeypatch, 'echo archive > "$3"')
     path = class_archive.make(brought)
     assert class_archive.made(brought) == path
     os.truncate(path, 3)
@@ -122,7 +122,7 @@ def test_one_that_others_may_write_is_not_used(
     mode: int,
 ) -> None:
     """... because Java runs what stands in it."""
-    rehearsal(brought[0].parent, monkeypatch, 'umask 0; echo archive > "$3"')
+    warmup(brought[0].parent, monkeypatch, 'umask 0; echo archive > "$3"')
     path = class_archive.make(brought)
     assert class_archive.made(brought) == path
     path.chmod(mode)
@@ -141,7 +141,7 @@ def test_none_is_made_or_used_where_others_may_write(
     mode: int,
 ) -> None:
     directory = brought[0].parent
-    rehearsal(directory, monkeypatch, 'echo archive > "$3"')
+    warmup(directory, monkeypatch, 'echo archive > "$3"')
     class_archive.make(brought)
     directory.chmod(mode)
     assert class_archive.options(brought) == ""
@@ -156,7 +156,7 @@ def test_one_of_another_user_is_not_used(
     brought: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = brought[0].parent
-    rehearsal(directory, monkeypatch, 'echo archive > "$3"')
+    warmup(directory, monkeypatch, 'echo archive > "$3"')
     for given in (class_archive.make(brought), directory):
         assert class_archive.made(brought)
         os.chown(given, 12345, -1)
@@ -169,7 +169,7 @@ def test_one_of_another_user_is_not_used(
 
 def test_a_link_to_one_is_not_used(brought: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     directory = brought[0].parent
-    rehearsal(directory, monkeypatch, 'echo archive > "$3"')
+    warmup(directory, monkeypatch, 'echo archive > "$3"')
     path = class_archive.make(brought)
     path.symlink_to(path.rename(directory / "elsewhere"))
     assert class_archive.made(brought) is None
@@ -183,7 +183,7 @@ def test_one_that_goes_while_it_is_looked_at_is_none(brought: list[Path]) -> Non
 
 def test_it_is_made_once(brought: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     calls = brought[0].parent / "calls"
-    rehearsal(brought[0].parent, monkeypatch, f'touch "$3"; echo called >> "{calls}"')
+    warmup(brought[0].parent, monkeypatch, f'touch "$3"; echo called >> "{calls}"')
     assert class_archive.make(brought) == class_archive.make(brought)
     assert len(calls.read_text().splitlines()) == 1
     class_archive.make(brought, anew=True)
@@ -194,17 +194,12 @@ def test_it_is_made_once(brought: list[Path], monkeypatch: pytest.MonkeyPatch) -
 def test_what_was_there_stays_where_java_makes_none(
     script: str, brought: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rehearsal(brought[0].parent, monkeypatch, 'touch "$3"')
+    warmup(brought[0].parent, monkeypatch, 'touch "$3"')
     path = class_archive.make(brought)
-    rehearsal(brought[0].parent, monkeypatch, script)
+    warmup(brought[0].parent, monkeypatch, script)
     with pytest.raises(NoArchiveError, match=r"exit code [013]\b"):
         class_archive.make(brought, anew=True)
-    assert {each.name for each in path.parent.iterdir()} == {
-        path.name,
-        "a.jar",
-        "lock",
-        "rehearsal",
-    }
+    assert {each.name for each in path.parent.iterdir()} == {path.name, "a.jar", "lock", "warmup"}
 
 
 def test_the_command_makes_it_and_goes_on_without_it(
@@ -212,15 +207,15 @@ def test_the_command_makes_it_and_goes_on_without_it(
 ) -> None:
     wanted = [Jar("org.example", "a", "1", hashlib.sha256(b"").hexdigest())]
     (tmp_path / wanted[0].name).touch()
-    rehearsal(tmp_path, monkeypatch, "echo no room; exit 3")
+    warmup(tmp_path, monkeypatch, "echo no room; exit 3")
     fetch_all(tmp_path, wanted)
     assert "no room" in capsys.readouterr().err
     assert list(tmp_path.glob("classes-*.jsa")) == []
-    rehearsal(tmp_path, monkeypatch, 'echo archive > "$3"')
+    warmup(tmp_path, monkeypatch, 'echo archive > "$3"')
     fetch_all(tmp_path, wanted)
     (archive,) = tmp_path.glob("classes-*.jsa")
     assert f"{archive.name}: 0 MB" in capsys.readouterr().out
-    rehearsal(tmp_path, monkeypatch, "exit 3")
+    warmup(tmp_path, monkeypatch, "exit 3")
     fetch_all(tmp_path, wanted)  # the archive is there
     assert capsys.readouterr().err == ""
     assert list(tmp_path.glob("classes-*.jsa")) == [archive]

@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 
 from window_consumer.admin.history import SampleHistory
 from window_consumer.admin.interventions import intervene
-from window_consumer.admin.shown_records import ShownRecords
+from window_consumer.admin.record_view import RecordView
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import Failing
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
@@ -61,7 +61,7 @@ class Board(Protocol):
         """Return one cell with its records and running calls, None if it is unknown."""
 
     def value(self, at: CellPlace) -> dict[str, Any] | None:
-        """Return the value of one record, None if it is not held; see ``ShownRecords``."""
+        """Return the value of one record, None if it is not held; see ``RecordView``."""
 
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         """Pause or resume a worker or a partition; return False if it is unknown.
@@ -116,7 +116,7 @@ class WorkersBoard:
         """
         self._process = process
         self._mask = mask
-        self._shown = ShownRecords(mask, rules)
+        self._shown = RecordView(mask, rules)
         self._running: Running | None = None
         self._lock = threading.Lock()
         self._histories: dict[str, SampleHistory] = {}

@@ -23,7 +23,7 @@ from window_consumer.admin.board import Board
 from window_consumer.admin.config import AdminConfig, certificate_problems
 from window_consumer.admin.feed import MOST_PAGES
 from window_consumer.admin.guard import Gate
-from window_consumer.admin.site import Site
+from window_consumer.admin.routes import AdminRoutes
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
@@ -110,8 +110,8 @@ def serving(
     with _listen_on(address) as listening:
         port = listening.getsockname()[1]
         gate = _gate_of(admin, address, port)
-        site = Site(board, gate, pages, values=admin.values, most_pages=most_pages)
-        with _running(site, _config_of(site, tls, deadline_s), listening):
+        routes = AdminRoutes(board, gate, pages, values=admin.values, most_pages=most_pages)
+        with _running(routes, _config_of(routes, tls, deadline_s), listening):
             scheme = "https" if tls else "http"
             host = f"[{address.host}]" if ":" in address.host else address.host
             url = f"{scheme}://{host}:{port}/"
@@ -130,8 +130,8 @@ def serving_on(board: Board, path: Path, *, values: bool = False) -> Iterator[No
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
         listening.listen()
-        site = Site(board, Gate(), values=values)
-        with _running(site, _config_of(site, {}), listening):
+        routes = AdminRoutes(board, Gate(), values=values)
+        with _running(routes, _config_of(routes, {}), listening):
             yield
 
 
@@ -152,10 +152,10 @@ def _gate_of(admin: AdminConfig, address: ListenAddress, port: int) -> Gate:
 
 
 def _config_of(
-    site: Site, tls: Mapping[str, str], deadline_s: float = DEADLINE_S
+    routes: AdminRoutes, tls: Mapping[str, str], deadline_s: float = DEADLINE_S
 ) -> uvicorn.Config:
     return uvicorn.Config(
-        site.application(),
+        routes.application(),
         http=partial(IdleTimeoutProtocol, deadline_s=deadline_s),  # type: ignore[arg-type] # it is only called
         ws="none",
         lifespan="off",
@@ -185,8 +185,10 @@ def _tls_of(admin: AdminConfig, directory: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _running(site: Site, config: uvicorn.Config, listening: socket.socket) -> Iterator[None]:
-    server = _AdminServer(config, site)
+def _running(
+    routes: AdminRoutes, config: uvicorn.Config, listening: socket.socket
+) -> Iterator[None]:
+    server = _AdminServer(config, routes)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listening]}, name=THREAD, daemon=True
     )
@@ -201,20 +203,20 @@ def _running(site: Site, config: uvicorn.Config, listening: socket.socket) -> It
 
 
 class _AdminServer(uvicorn.Server):
-    """Starts and stops the site's own tasks together with the server."""
+    """Starts and stops the tasks of the routes together with the server."""
 
-    def __init__(self, config: uvicorn.Config, site: Site):
+    def __init__(self, config: uvicorn.Config, routes: AdminRoutes):
         super().__init__(config)
-        self._site = site
+        self._routes = routes
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen."""
         await super().startup(sockets)
-        self._site.start()
+        self._routes.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Disconnect everybody."""
-        self._site.close()
+        self._routes.close()
         await super().shutdown(sockets)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from attrs import frozen
 
 from window_consumer.delay.cancellations import Cancellations, Mark, mark_of
-from window_consumer.delay.wish import Targets, wish_in
+from window_consumer.delay.request import Targets, request_in
 from window_consumer.model.errors import CallAgain, Skip
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Record
@@ -86,5 +86,5 @@ class CancelLayer:
         """Raise CallAgain if cancellations are not known, Cancelled if there is one."""
         if wait_s := self.check.wait_s():
             raise CallAgain(wait_s, "the topic of cancellations is not read to its end")
-        if self.check.is_cancelled(mark, lambda: wish_in(record, self.targets).at_ms):
+        if self.check.is_cancelled(mark, lambda: request_in(record, self.targets).at_ms):
             raise Cancelled("the record is cancelled")

@@ -20,9 +20,9 @@ from window_consumer.delay.config import HANDLER, WORKER, DelayConfig, conflicts
 from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.metrics import METRICS
 from window_consumer.delay.refusing_targets import RefusingTargets
+from window_consumer.delay.request import Targets, delivered
 from window_consumer.delay.waiting import LONG_LEVELS, MANY_HOPS, DelayRule, Levels
 from window_consumer.delay.wheel.store import WheelStore
-from window_consumer.delay.wish import Targets, delivered
 from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.turn import TurnRule

@@ -15,7 +15,13 @@ from window_consumer.config import format_duration
 from window_consumer.delay.config import DelayConfig
 from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.refusing_targets import RefusingTargets
-from window_consumer.delay.wish import DelayTooLong, TargetRefused, Targets, Wish, wish_of
+from window_consumer.delay.request import (
+    DelayRequest,
+    DelayTooLong,
+    TargetRefused,
+    Targets,
+    request_of,
+)
 from window_consumer.engine.guards.pause_rule import RuleFinding
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
@@ -119,55 +125,55 @@ class DelayRule(TurnRule):
     ) -> Turn | None:
         hop = partition.retry_level.hop_of(message)
         try:
-            wish = self._wish(message, hop)
-            left_s = (wish.at_ms - wall_ms) / 1000
+            request = self._request(message, hop)
+            left_s = (request.at_ms - wall_ms) / 1000
             if left_s > self.section.max and not partition.retry_level.is_copy:
                 raise DelayTooLong(f"due in {left_s:.0f} s; delay.max is {self.section.max:.0f} s")
         except NotCalled as error:
             return Leave(Failure.uncalled(error))
         level = self.levels.next(left_s)
         if level is not None:
-            return self._moved(message, hop, wish, level, wall_ms)
-        why = self.refusing.why_not(wish.target)
+            return self._moved(message, hop, request, level, wall_ms)
+        why = self.refusing.why_not(request.target)
         if left_s > 0 and why is None:
             return HoldUntil(now + left_s + _NEVER_EARLY_MS / 1000)
-        if left_s <= 0 and self.refusing.may_try(wish.target, hop, now):
+        if left_s <= 0 and self.refusing.may_try(request.target, hop, now):
             return None
         if why is None:  # nobody knows whether it takes records, and enough of them find out
             level = self.levels.again(-left_s)
-            return self._moved(message, hop, wish, level, wall_ms)
-        self.refusing.add(wish.target, hop)
-        return self._refused(message, hop, wish, wall_ms, why)
+            return self._moved(message, hop, request, level, wall_ms)
+        self.refusing.add(request.target, hop)
+        return self._refused(message, hop, request, wall_ms, why)
 
     def refused(
         self, partition: Partition, message: Message, refusal: Failure, now: float, wall_ms: float
     ) -> CopyTo | Leave | None:
         """See TurnRule: the record waits without an attempt, and those for others go on."""
         hop = partition.retry_level.hop_of(message)
-        wish, error = self._wish(message, hop), refusal.error
+        request, error = self._request(message, hop), refusal.error
         of_topic = isinstance(error, ResultRefusedError) and error.of_topic
-        self.refusing.refused(wish.target, str(error), hop, now, of_topic=of_topic)
-        return self._refused(message, hop, wish, wall_ms, str(error))
+        self.refusing.refused(request.target, str(error), hop, now, of_topic=of_topic)
+        return self._refused(message, hop, request, wall_ms, str(error))
 
     def _refused(
-        self, message: Message, hop: Hop, wish: Wish, wall_ms: float, why: str
+        self, message: Message, hop: Hop, request: DelayRequest, wall_ms: float, why: str
     ) -> CopyTo | Leave:
-        overdue_s = (wall_ms - wish.at_ms) / 1000
+        overdue_s = (wall_ms - request.at_ms) / 1000
         if overdue_s > self.section.max:
             longest = format_duration(self.section.max)
             error = TargetRefused(f"still refused delay.max, {longest}, after it was due: {why}")
             return Leave(Failure.uncalled(error))
         level = self.levels.again(overdue_s)
-        return self._moved(message, hop, wish, level, wall_ms)
+        return self._moved(message, hop, request, level, wall_ms)
 
-    def _wish(self, message: Message, hop: Hop) -> Wish:
-        return wish_of(dict(message.headers() or ()), hop.timestamp, self.targets)
+    def _request(self, message: Message, hop: Hop) -> DelayRequest:
+        return request_of(dict(message.headers() or ()), hop.timestamp, self.targets)
 
     def _moved(
-        self, message: Message, hop: Hop, wish: Wish, level: Level, wall_ms: float
+        self, message: Message, hop: Hop, request: DelayRequest, level: Level, wall_ms: float
     ) -> CopyTo:
         record = message.key(), message.value(), message.headers() or ()
-        copy = self.copies.copy(record, hop, wish.at_ms, level, wall_ms)
+        copy = self.copies.copy(record, hop, request.at_ms, level, wall_ms)
         return CopyTo(copy, Reason.DELAYED, Outcome.DELAYED)
 
     def finished(

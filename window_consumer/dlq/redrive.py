@@ -23,7 +23,7 @@ from window_consumer.dlq.redrive_state import REDRIVEN, Resolution, Resolved
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Clock, Copy
 from window_consumer.model.record import Message
-from window_consumer.runtime.pace import Pace
+from window_consumer.runtime.copy_rate import CopyRate
 
 BATCH_RECORDS = 5_000
 """A killed run repeats at most this many. Smaller batches wait more often for acks and commits.
@@ -36,7 +36,7 @@ _CHUNK_RECORDS = 1_000
 """Records are read and sent in chunks of this size, which fit the processor's cache. 250 was as
 fast, 4,000 a tenth slower, 10,000 a quarter slower."""
 
-_PACED_BATCH_S = 0.1
+_LIMITED_BATCH_S = 0.1
 """With a rate, a batch holds what is due in this time: smooth, and quick to stop."""
 
 _REASONS_KEPT = 10
@@ -139,16 +139,16 @@ class Redrive:
         Raises WindowConsumerError on a failure. Committed progress stays, and the next run resumes
         there.
         """
-        pace = Pace(self.rules.rate, self.clock)
+        rate = CopyRate(self.rules.rate, self.clock)
         size = self.rules.batch_records
         if self.outlet is not None:
-            size = pace.share(_PACED_BATCH_S, size)
+            size = rate.share(_LIMITED_BATCH_S, size)
         while not stop_asked():
             before = self.counts.redriven
             more = self._batch(size)
             if not more:
                 return True
-            pace.wait(self.counts.redriven - before, stop_asked)
+            rate.wait(self.counts.redriven - before, stop_asked)
         return False
 
     def _batch(self, max_records: int) -> bool:

@@ -56,7 +56,7 @@ class RedriveJob:
 
     worker: str
     topics: RedriveTopics
-    wishes: RedriveRequest
+    request: RedriveRequest
     target: CopyTarget
     group: str
     """The consumer group that holds the progress: named after source, condition and target."""
@@ -70,20 +70,20 @@ class RedriveJob:
         self, counts: RedriveCounts, stop_asked: Callable[[], bool], features: FeatureList
     ) -> bool:
         """Put them back; return True at the end. Updates ``counts`` while it runs."""
-        wishes, topics, clients = self.wishes, self.topics, self.clients
+        request, topics, clients = self.request, self.topics, self.clients
         access = (self.group, clients.log, clients.oauth_token)
         with ExitStack() as open_clients:
             writer: LogWriter | None = None
-            if not wishes.dry_run:
-                kind = TransactionalWriter if wishes.transactional else PlainWriter
+            if not request.dry_run:
+                kind = TransactionalWriter if request.transactional else PlainWriter
                 most = min(_BATCH_BYTES, topics.max_message_bytes)
                 plain = kind(clients.producer, *access, max_batch_bytes=most)
                 open_clients.callback(plain.close)
                 writer = open_clients.enter_context(features.copy_writer(self.target, plain))
             reader = open_clients.enter_context(self._reader())
-            resolved = Resolved() if wishes.restart else self._resolved(reader)
+            resolved = Resolved() if request.restart else self._resolved(reader)
             letters = open_clients.enter_context(GroupProgress(clients.consumer, *access))
-            letters.begin(topics.dead_letters.name, self._mark(), restart=wishes.restart)
+            letters.begin(topics.dead_letters.name, self._mark(), restart=request.restart)
             redrive = Redrive(
                 rules=self._rules(),
                 letters=letters,
@@ -102,10 +102,10 @@ class RedriveJob:
             state_topic=self.topics.state,
             by=self.group,
             topic_id=self.topics.dead_letters.topic_id,
-            max_redrives=self.wishes.max_redrives,
-            rate=self.wishes.rate,
-            matches=_condition(self.wishes.where),
-            batch_records=self.wishes.batch_records,
+            max_redrives=self.request.max_redrives,
+            rate=self.request.rate,
+            matches=_condition(self.request.where),
+            batch_records=self.request.batch_records,
         )
 
     def _mark(self) -> str:
@@ -142,7 +142,7 @@ def _condition(where: Expression | None) -> Callable[[Message], bool] | None:
 
 def redrive_jobs(
     loaded: LoadedConfig,
-    wishes: RedriveRequest,
+    request: RedriveRequest,
     *,
     workers: Sequence[str] = (),
     topics: Sequence[str] = (),
@@ -164,7 +164,7 @@ def redrive_jobs(
         worker = known[name]
         clients = Clients.connect(loaded, worker, oauth_token, timeout_s)
         search = TopicSearch(
-            loaded, worker, clients.cluster, to_source=wishes.to_source, dry=wishes.dry_run
+            loaded, worker, clients.cluster, to_source=request.to_source, dry=request.dry_run
         )
         for source in _sources(loaded, worker, clients):
             dead_letters = worker.dlq_topic(source, loaded.config.topics)
@@ -173,12 +173,12 @@ def redrive_jobs(
             seen |= {source, dead_letters}
             found = search.of(source)
             if found is not None:
-                progress = _group(worker, found, wishes)
+                progress = _group(worker, found, request)
                 CommandTopics(loaded, worker, clients.cluster).check_group(progress)
                 target = CopyTarget(
-                    loaded, clients, worker.group, found.to.topic, "redriven", wishes.transactional
+                    loaded, clients, worker.group, found.to.topic, "redriven", request.transactional
                 )
-                jobs.append(RedriveJob(name, found, wishes, target, progress))
+                jobs.append(RedriveJob(name, found, request, target, progress))
     strange = [name for name in topics if name not in seen]
     if strange:
         raise UsageError(f"--topic {strange[0]}: no worker reads it: see workers.*.topics")
@@ -200,8 +200,8 @@ def _sources(loaded: LoadedConfig, worker: WorkerConfig, clients: Clients) -> li
     return [source for _, source in found if source is not None]
 
 
-def _group(worker: WorkerConfig, topics: RedriveTopics, wishes: RedriveRequest) -> str:
+def _group(worker: WorkerConfig, topics: RedriveTopics, request: RedriveRequest) -> str:
     """Name the progress group: an equal redrive resumes, a different one starts over."""
-    named = [topics.dead_letters.name, str(wishes.where or ""), topics.to.topic]
-    digest = sha256(json.dumps([*named, wishes.max_redrives]).encode()).hexdigest()
+    named = [topics.dead_letters.name, str(request.where or ""), topics.to.topic]
+    digest = sha256(json.dumps([*named, request.max_redrives]).encode()).hexdigest()
     return f"{worker.group}.redrive.{digest[:12]}"

@@ -92,8 +92,8 @@ from window_consumer.engine.scheduling.lane_ownership import LaneOwnership
 from window_consumer.engine.scheduling.lanes import Lanes
 from window_consumer.engine.scheduling.ordering import ByPartition, Ordering, Unordered
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall, OutlivedCalls
-from window_consumer.engine.scheduling.paced_ordering import PacedOrdering
 from window_consumer.engine.scheduling.rate_limit import RateLimits
+from window_consumer.engine.scheduling.rate_limited_ordering import RateLimitedOrdering
 from window_consumer.engine.scheduling.shares.class_ordering import ClassOrdering
 from window_consumer.engine.scheduling.shares.fair_queue import FairQueue
 from window_consumer.engine.scheduling.shares.share_classes import ShareClasses
@@ -336,7 +336,7 @@ class Engine:
                 assigned.finished,
             )
             for ordering in (partition.ordering, partition.ordering.plain):
-                if isinstance(ordering, PacedOrdering | ClassOrdering):
+                if isinstance(ordering, RateLimitedOrdering | ClassOrdering):
                     ordering.belongs_to(partition)
             if self._asks_always:
                 self._ask_turns(partition)
@@ -818,7 +818,7 @@ class Engine:
         kind = _ORDERINGS[self.rules.ordering]
         shares = self.shares
         ordering = kind(lanes) if shares is None else ClassOrdering(lanes, kind.lane_of, shares)
-        return ordering if self.rates is None else PacedOrdering(ordering, self.rates)
+        return ordering if self.rates is None else RateLimitedOrdering(ordering, self.rates)
 
     def _ask_turns(self, partition: Partition) -> None:
         """Ask from now on what happens to a partition's records at their turn."""

@@ -11,7 +11,7 @@ from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import ConfigError
 from window_consumer.model.log_events import LogEvent
-from window_consumer.new_failures.known import KnownFailures, known_failures
+from window_consumer.new_failures.baseline import FailureBaseline, failure_baseline
 from window_consumer.new_failures.metrics import METRICS
 from window_consumer.new_failures.rule import NewFailure, NewFailureFigures, NewFailureRule
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
@@ -30,7 +30,7 @@ class RunningNewFailures(RunningFeature):
 
     def __init__(self, start: AppStart):
         self._version = start.version
-        self._known: dict[str, KnownFailures] = {}
+        self._known: dict[str, FailureBaseline] = {}
         self._rules: dict[str, NewFailureRule] = {}
 
     @contextmanager
@@ -41,12 +41,12 @@ class RunningNewFailures(RunningFeature):
                 self._known[worker.plan.name] = self._read(worker, prepared)
         yield
 
-    def _read(self, worker: PreparedWorker, prepared: Prepared) -> KnownFailures:
+    def _read(self, worker: PreparedWorker, prepared: Prepared) -> FailureBaseline:
         ladders = worker.ladders.values()
         topics = [each.dead_letters.topic for each in ladders if each.dead_letters is not None]
         plan = worker.plan
         with TopicReader(plan.consumer, worker.log, oauth_token=prepared.oauth_token) as reader:
-            known = known_failures(reader, dict.fromkeys(topics), self._version)
+            known = failure_baseline(reader, dict.fromkeys(topics), self._version)
         LOGGER.info(
             "%s: other versions than %s have %d fingerprints among the newest %d dead letters",
             plan.name,

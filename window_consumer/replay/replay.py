@@ -16,7 +16,7 @@ from window_consumer.model.errors import PublishFailedError, RunError
 from window_consumer.model.protocols import Clock, Copy
 from window_consumer.model.record import Message
 from window_consumer.model.record_identity import RecordOrigin
-from window_consumer.runtime.pace import Pace
+from window_consumer.runtime.copy_rate import CopyRate
 
 BATCH_RECORDS = 5_000
 """A killed run repeats at most this many, as a redrive does."""
@@ -27,10 +27,10 @@ _BATCH_BYTES = 32 * 1024**2
 _CHUNK_RECORDS = 1_000
 """Records are read and sent in chunks of this size, which fit the processor's cache."""
 
-_PACED_BATCH_S = 0.5
+_LIMITED_BATCH_S = 0.5
 """With a rate, a batch holds what is due in this time: few commits, and few records twice."""
 
-_PACED_CHUNK_S = 0.02
+_LIMITED_CHUNK_S = 0.02
 """With a rate, copies are sent each time that so much has become due."""
 
 _ASK_S = 1.0
@@ -117,17 +117,17 @@ class Replay:
         Raises WindowConsumerError on a failure. Committed progress stays, and the next run resumes
         there.
         """
-        pace = Pace(None if self.outlet is None else self.rules.rate, self.clock)
+        rate = CopyRate(None if self.outlet is None else self.rules.rate, self.clock)
         while not stop_asked():
-            if not self._batch(pace, stop_asked):
+            if not self._batch(rate, stop_asked):
                 self._name_deleted(self._rest())
                 return True
         return False
 
-    def _batch(self, pace: Pace, stop_asked: Callable[[], bool]) -> bool:
+    def _batch(self, rate: CopyRate, stop_asked: Callable[[], bool]) -> bool:
         """Copy a batch and commit; return False at the end of the range."""
-        left = pace.share(_PACED_BATCH_S, BATCH_RECORDS)
-        chunk_records = pace.share(_PACED_CHUNK_S, _CHUNK_RECORDS)
+        left = rate.share(_LIMITED_BATCH_S, BATCH_RECORDS)
+        chunk_records = rate.share(_LIMITED_CHUNK_S, _CHUNK_RECORDS)
         sent: list[Message] = []
         size, read, is_over = 0, 0, False
         while left > 0 and read < BATCH_RECORDS and size < _BATCH_BYTES and not stop_asked():
@@ -142,7 +142,7 @@ class Replay:
             sent += chosen
             if self.outlet is not None:
                 self.outlet.send(list(map(self.rules.copy, chosen)))
-            pace.wait(len(chosen), stop_asked)
+            rate.wait(len(chosen), stop_asked)
         refused = 0
         if self.outlet is not None:
             refused = self._refused(self.outlet, sent)

@@ -41,8 +41,8 @@ from window_consumer.simulator.parking import SimulatedParking
 from window_consumer.simulator.schedule import GROUP, copy_topic
 from window_consumer.simulator.shared import SharedSimulation, WatchedSink, WatchedSource
 from window_consumer.simulator.slots import Handler, SteppedSlots
+from window_consumer.simulator.watches.call_rate import RandomConcurrency
 from window_consumer.simulator.watches.calls import CallWatch
-from window_consumer.simulator.watches.pace import WanderingLimiter
 from window_consumer.simulator.watches.turn import SimulatedTurns
 
 _SILENT = logging.getLogger("window_consumer.simulated")
@@ -176,7 +176,7 @@ class SimulatedMember:
             self.engine.observe(Observers(listeners, self._raised))
         if self.rules.limit is not None:
             rng = Random(scene.rng.getstate()[1][0])
-            self.engine.adaptive_concurrency = WanderingLimiter(
+            self.engine.adaptive_concurrency = RandomConcurrency(
                 self.rules.limit, self.rules.slots, rng
             )
         self.slices_out = 0

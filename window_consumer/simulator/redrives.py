@@ -102,7 +102,7 @@ class _Clock:
 
 
 @frozen
-class _Wish:
+class _RedriveRequest:
     """What somebody wants to redrive."""
 
     source: str
@@ -126,7 +126,7 @@ class Redrives:
         self._meanwhile = meanwhile
         self._watch = RedriveWatch(scene.history, scene.copies)
         self._begun = 0
-        self._at_work: list[_Wish] = []
+        self._at_work: list[_RedriveRequest] = []
         if "redrive" in scene.plan.actions:
             self._topics.create(state_topic(GROUP), 1)
 
@@ -147,7 +147,7 @@ class Redrives:
         if rng.random() < 0.3:
             self._compact_memory()
         self._go(
-            _Wish(
+            _RedriveRequest(
                 source=rng.choice(self._plan.sources),
                 what=rng.choice(("all", *_CONDITIONS)),
                 rate=20.0 if rng.random() < 0.1 else None,
@@ -159,18 +159,23 @@ class Redrives:
         """Redrive what is left when nothing fails any more."""
         for source in self._plan.sources:
             if "redrive" in self._plan.actions:
-                self._watch.check_the_end(self._go(_Wish(source)))
+                self._watch.check_the_end(self._go(_RedriveRequest(source)))
 
-    def _go(self, wish: _Wish) -> WatchedRun:
+    def _go(self, request: _RedriveRequest) -> WatchedRun:
         """Run one process until it ends in any way."""
         self._begun += 1
         run = WatchedRun(
-            f"redrive {self._begun}", self._rules(wish), copy_topic(wish.source), wish.restart
+            f"redrive {self._begun}",
+            self._rules(request),
+            copy_topic(request.source),
+            request.restart,
         )
         if self._history.trace is not None:
-            restart = ", from the first" if wish.restart else ""
-            self._history.record(f"{run} puts back what lies in {run.topic}: {wish.what}{restart}")
-        self._at_work.append(wish)
+            restart = ", from the first" if request.restart else ""
+            self._history.record(
+                f"{run} puts back what lies in {run.topic}: {request.what}{restart}"
+            )
+        self._at_work.append(request)
         progress = None
         try:
             progress = self._put_back(run)
@@ -186,18 +191,18 @@ class Redrives:
         self._watch.ended(run, progress)
         return run
 
-    def _rules(self, wish: _Wish) -> RedriveRules:
-        dead_letters, entry = copy_topic(wish.source), entry_topic(wish.source)
+    def _rules(self, request: _RedriveRequest) -> RedriveRules:
+        dead_letters, entry = copy_topic(request.source), entry_topic(request.source)
         count = self._topics.partitions
         facts = self._topics.facts(dead_letters)
         return RedriveRules(
             to=Destination(entry, count(entry), of_the_ladder=True),
             state_topic=state_topic(GROUP),
-            by=f"{GROUP}.redrive.{wish.source}.{wish.what}",
+            by=f"{GROUP}.redrive.{request.source}.{request.what}",
             topic_id=None if facts is None else facts.topic_id,
             max_redrives=self._plan.redriving.max_redrives,
-            rate=wish.rate,
-            matches=_CONDITIONS[wish.what],
+            rate=request.rate,
+            matches=_CONDITIONS[request.what],
             batch_records=self._plan.redriving.batch_records,
         )
 

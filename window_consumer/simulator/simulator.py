@@ -165,7 +165,7 @@ class ScheduleRun:
         self.simulation.scene.copies.check_dead_letters()
         self.simulation.scene.results.check_results()
         self.simulation.scene.audit.check()
-        self.simulation.scene.calls.pace.judge()
+        self.simulation.scene.calls.rate.judge()
         for text in self._broken_guarantees():
             history.violate(text)
         self._judge()

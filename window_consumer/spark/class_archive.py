@@ -28,7 +28,7 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.spark import java
 from window_consumer.spark.jars import alone
 
-_REHEARSAL: Final = "window_consumer.spark.rehearsal"
+_WARMUP: Final = "window_consumer.spark.warmup"
 _MAKING_S: Final = 600
 _MOST_TEXT: Final = 1000
 _MODE: Final = 0o644
@@ -113,7 +113,7 @@ def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
 
 
 def _written(path: Path, jars: Sequence[Path]) -> Path:
-    command = [sys.executable, "-m", _REHEARSAL, str(path), *map(str, jars)]
+    command = [sys.executable, "-m", _WARMUP, str(path), *map(str, jars)]
     try:
         # The pipe stays open until Java closes its end, which is after Python's.
         done = subprocess.run(  # noqa: S603 - Spark, with our own program

@@ -62,7 +62,7 @@ class Job:
 
     Such a table also has a column ``key``.
     """
-    rehearse: Callable[[SparkSession, PipelinePlan], None] | None = None
+    warm_up: Callable[[SparkSession, PipelinePlan], None] | None = None
     """Runs the feature's queries on its table, so that Java loads their classes."""
 
 

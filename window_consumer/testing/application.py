@@ -27,7 +27,7 @@ from window_consumer.testing.findings import GuaranteeFindings
 from window_consumer.testing.journal import UNFINISHED, Journal, Sent
 from window_consumer.testing.producer import TestProducer
 from window_consumer.testing.records import HeaderValues, KeyOf, Value
-from window_consumer.testing.redriving import TestRedrive
+from window_consumer.testing.redrives import TestRedrive
 from window_consumer.testing.stepped_worker import SteppedSetting, StillClock
 from window_consumer.testing.topics import TestTopics
 

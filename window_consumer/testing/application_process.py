@@ -14,11 +14,11 @@ from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.preflight import Preparation
 from window_consumer.plan.worker_setup import setup_of
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
-from window_consumer.testing.cancelling import cancel_layers
+from window_consumer.testing.cancellations import cancel_layers
 from window_consumer.testing.fakes.cluster import FakeCluster
-from window_consumer.testing.parked import parking_of
+from window_consumer.testing.parking import parking_of
+from window_consumer.testing.schedules import SteppedSchedules
 from window_consumer.testing.stepped_worker import Rival, SteppedSetting, SteppedWorker
-from window_consumer.testing.ticking import SteppedSchedules
 
 _MOMENT_S = 0.005
 """How often the Engine checks paused partitions, and how long records wait for more."""

@@ -31,21 +31,21 @@ def ways(judged: DataFrame, held: DataFrame | None = None) -> DataFrame:
     """Return for each place what may explain missing records.
 
     ``held`` has the columns of ``HELD``. Columns, beside those of ``PLACE``: ``loose``, the holes
-    between two assignments (see ``holes``), and ``excuses``: runs of offsets whose missing count
-    has a known reason. An excuse has the buckets between which its records lie (``low_ms``,
-    ``high_ms``), how many of them are ``open`` (not finished) or ``gone``, and how far neighbours
-    may be out of order (``slack_ms``, milliseconds). Both columns are arrays.
+    between two assignments (see ``holes``), and ``explanations``: runs of offsets whose missing
+    count has a known reason. An explanation has the buckets between which its records lie
+    (``low_ms``, ``high_ms``), how many of them are ``open`` (not finished) or ``gone``, and how far
+    neighbours may be out of order (``slack_ms``, milliseconds). Both columns are arrays.
     """
     found = _with_last_words(judged, _swept(judged, held))
     hole = F.struct("low_ms", "high_ms", "cut_off")
     is_loose = F.col("is_hole") & F.col("changed_hands")
-    is_excuse = F.col("excuse.open") + F.col("excuse.gone") > 0
+    is_explanation = F.col("explanation.open") + F.col("explanation.gone") > 0
     return (
-        found.where(is_loose | is_excuse)
+        found.where(is_loose | is_explanation)
         .groupBy(*PLACE)
         .agg(
             F.collect_list(F.when(is_loose, hole)).alias("loose"),
-            F.collect_list(F.when(is_excuse, F.col("excuse"))).alias("excuses"),
+            F.collect_list(F.when(is_explanation, F.col("explanation"))).alias("explanations"),
         )
     )
 
@@ -74,7 +74,7 @@ def _swept(judged: DataFrame, held: DataFrame | None) -> DataFrame:
     """Return the runs of offsets of each place with their neighbours.
 
     ``before``: of all counted runs that begin earlier, the one that reaches farthest; ``is_hole``:
-    it does not reach this run. ``excuse``: see ``ways``, with zeros where a run is none.
+    it does not reach this run. ``explanation``: see ``ways``, with zeros where a run is none.
     """
     runs = _runs(judged)
     if held is not None:
@@ -104,8 +104,8 @@ def _swept(judged: DataFrame, held: DataFrame | None) -> DataFrame:
     )
     is_hole = F.col("counted").isNotNull() & (F.col("before.stop") < F.col("first"))
     return placed.withColumns(
-        {"is_hole": F.coalesce(is_hole, F.lit(False)), "excuse": _excuse()}
-    ).where("is_hole OR excuse.open + excuse.gone > 0")
+        {"is_hole": F.coalesce(is_hole, F.lit(False)), "explanation": _explanation()}
+    ).where("is_hole OR explanation.open + explanation.gone > 0")
 
 
 def _runs(judged: DataFrame) -> DataFrame:
@@ -131,8 +131,8 @@ def _runs(judged: DataFrame) -> DataFrame:
     )
 
 
-def _excuse() -> Column:
-    """Return the excuse that a run is; zeros where it was counted."""
+def _explanation() -> Column:
+    """Return the explanation that a run is; zeros where it was counted."""
     run = F.col("stop") - F.col("first")
     is_gone = F.coalesce("is_gone", F.lit(False))
     under, over = F.col("under"), F.col("over")

@@ -13,7 +13,7 @@ from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.wire import Job
 
 
-def _rehearse(session: SparkSession, plan: PipelinePlan) -> None:
+def _warm_up(session: SparkSession, plan: PipelinePlan) -> None:
     rows = report.counts(session, plan.table(AUDIT.name), 0)
     made = report.report(rows, Rules(now_ms=0, grace_ms=1000), report.Scope(since_ms=0))
     made.findings.collect()
@@ -26,5 +26,5 @@ JOB: Final = Job(
     counts.read,
     lambda records, _: counts.counts(records),
     lambda plan: plan.audit_topic,
-    rehearse=_rehearse,
+    warm_up=_warm_up,
 )

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from window_consumer.audit.count import LEAVING, WRITTEN, CountTier
 from window_consumer.audit.spark.counts import UNREAD_CAME, UNREAD_LEFT, sum64
 from window_consumer.audit.spark.coverage import PLACE, ways
-from window_consumer.audit.spark.excuses import clusters, spent
+from window_consumer.audit.spark.explanations import clusters, spent
 
 KEYS: Final = ("topic", "group", "bucket_ms")
 CAME: Final = tuple(str(tier) for tier in CountTier if tier in WRITTEN)
@@ -81,9 +81,9 @@ def sides(
     both = _both(by_tier.join(F.broadcast(topics(judged)), ["topic"]))
     between = ways(judged, held)
     if held is not None or has_gone:
-        between = between.withColumn("clusters", clusters(F.col("excuses")))
+        between = between.withColumn("clusters", clusters(F.col("explanations")))
     else:
-        between = between.drop("excuses")
+        between = between.drop("explanations")
     return _explained(both, between, grace_ms, caught_up)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from attrs import define
 
-from window_consumer.database.outbox.wake import WakeUp
+from window_consumer.database.outbox.wakeup import WakeUp
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 

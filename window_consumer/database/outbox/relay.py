@@ -24,7 +24,7 @@ from window_consumer.database.outbox.metrics import OutboxFigures
 from window_consumer.database.outbox.row import OutboxRow, hash_of
 from window_consumer.database.outbox.sender import OutboxSender, RelayTurn, RowsInFlight
 from window_consumer.database.outbox.store import OutboxStore
-from window_consumer.database.outbox.wake import WakeUp
+from window_consumer.database.outbox.wakeup import WakeUp
 from window_consumer.kafka.writing.batch_answers import Answer
 from window_consumer.kafka.writing.batch_sending import FencedError
 from window_consumer.model.errors import UsageError

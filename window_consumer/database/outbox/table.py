@@ -24,7 +24,7 @@ from window_consumer.database.outbox.row import (
     ttl_s,
     with_parent,
 )
-from window_consumer.database.outbox.wake import wake_after_commit
+from window_consumer.database.outbox.wakeup import wake_after_commit
 from window_consumer.model.durations import Delay
 from window_consumer.model.errors import UsageError
 from window_consumer.model.produce import (

@@ -15,7 +15,7 @@ from window_consumer.cli.logs import set_up
 from window_consumer.cli.output import OK, explain
 from window_consumer.config import Mask, format_duration
 from window_consumer.delay.commands.service import START_TIMEOUT, ConfiguredService
-from window_consumer.delay.wish import Targets, wish_of
+from window_consumer.delay.request import Targets, request_of
 from window_consumer.model import headers as names
 from window_consumer.model.errors import NotCalled, UsageError, WindowConsumerError
 from window_consumer.model.produce import Produce, checked_id
@@ -111,7 +111,7 @@ def _checked(service: ConfiguredService, headers: list[tuple[str, bytes | None]]
     """Return when the record is due, in ms since 1970; UsageError for what is never delivered."""
     now_ms = round(time.time() * 1000)
     try:
-        at_ms = wish_of(dict(headers), now_ms, Targets.of(service.loaded.config)).at_ms
+        at_ms = request_of(dict(headers), now_ms, Targets.of(service.loaded.config)).at_ms
     except NotCalled as error:
         raise UsageError(str(error)) from error
     longest_s = service.section.max

@@ -7,10 +7,10 @@ from typing import Final
 
 from attrs import frozen
 
+from window_consumer.delay.request import DelayRequest, Targets, delivered_headers, request_of
 from window_consumer.delay.wheel.waiting_record import WaitingRecord
 from window_consumer.delay.wheel.wheel import HORIZON_MS
 from window_consumer.delay.wheel.wheels import Wheels
-from window_consumer.delay.wish import Targets, Wish, delivered_headers, wish_of
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
@@ -36,10 +36,10 @@ class Admission:
         hop = role.hop_of(message)
         headers = message.headers() or ()
         try:
-            wish = wish_of(dict(headers), hop.timestamp, self.targets)
+            request = request_of(dict(headers), hop.timestamp, self.targets)
         except NotCalled:
             return None
-        return self._waiting(message, hop, wish)
+        return self._waiting(message, hop, request)
 
     def admit_again(self, role: RetryTopicLevel, message: Message) -> WaitingRecord | None:
         """Return a record that an earlier owner has taken in, which allowed perhaps other targets.
@@ -48,21 +48,21 @@ class Admission:
         """
         hop = role.hop_of(message)
         try:
-            wish = wish_of(dict(message.headers() or ()), hop.timestamp, None)
+            request = request_of(dict(message.headers() or ()), hop.timestamp, None)
         except NotCalled:
             return None
-        return self._waiting(message, hop, wish)
+        return self._waiting(message, hop, request)
 
-    def _waiting(self, message: Message, hop: Hop, wish: Wish) -> WaitingRecord | None:
+    def _waiting(self, message: Message, hop: Hop, request: DelayRequest) -> WaitingRecord | None:
         since = hop.timestamp if hop.not_before is None else hop.not_before
-        if since is not None and wish.at_ms - since > min(HORIZON_MS, self.max_ms):
+        if since is not None and request.at_ms - since > min(HORIZON_MS, self.max_ms):
             return None
         kept = delivered_headers(message.headers() or ())
         headers = [*kept, (names.ID, hop.record_id)]
         return WaitingRecord(
-            wish.at_ms,
+            request.at_ms,
             message.offset(),
-            Copy(wish.target, None, message.key(), message.value(), headers),
+            Copy(request.target, None, message.key(), message.value(), headers),
             hop.origin.partition,
             hop.offset,
             hop.timestamp,

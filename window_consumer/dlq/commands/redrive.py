@@ -84,7 +84,7 @@ def redrive_command(**options: Any) -> int:
     formatter = set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     app = load_app(options["application"]) if options["application"] else None
-    wishes = RedriveRequest(
+    request = RedriveRequest(
         to_source=options["to_source"],
         where=options["where"],
         max_redrives=options["max_redrives"],
@@ -100,7 +100,7 @@ def redrive_command(**options: Any) -> int:
     try:
         jobs = redrive_jobs(
             loaded,
-            wishes,
+            request,
             workers=options["workers"],
             topics=options["topics"],
             oauth_token=None if app is None else app.token_function,
@@ -114,7 +114,7 @@ def redrive_command(**options: Any) -> int:
 
 def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
     """List the other groups that read the source topics; raise UsageError without consent."""
-    concerned = [job for job in jobs if job.wishes.to_source]
+    concerned = [job for job in jobs if job.request.to_source]
     if not concerned:
         return
     lines = []
@@ -186,19 +186,19 @@ class _Report:
             "dead_letters": job.topics.dead_letters.name,
             "to": job.topics.to.topic,
             "progress_group": job.group,
-            "dry_run": job.wishes.dry_run,
+            "dry_run": job.request.dry_run,
             "complete": self.complete,
             **attrs.asdict(self.counts),
         }
 
     def as_text(self) -> str:
         job, counts = self.job, self.counts
-        verb = "would go back" if job.wishes.dry_run else "put back"
+        verb = "would go back" if job.request.dry_run else "put back"
         parts = [f"{counts.redriven:,} {verb}"]
         for number, what in (
             (counts.not_matching, "do not match"),
             (counts.resolved_before, "were put back before"),
-            (counts.guarded, f"left: put back {job.wishes.max_redrives} times already"),
+            (counts.guarded, f"left: put back {job.request.max_redrives} times already"),
             (counts.unavailable, "left: their values are gone"),
             (counts.refused, "left: too large"),
         ):

@@ -15,7 +15,7 @@ from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.wire import Job
 
 
-def _rehearse(session: SparkSession, plan: PipelinePlan) -> None:
+def _warm_up(session: SparkSession, plan: PipelinePlan) -> None:
     wishes = ReportRequest(asked_ms=0)
     if (place := places.table(session, plan, wishes)) is not None:
         findings(place.letters, wishes, place.name, place.unreadable)
@@ -32,5 +32,5 @@ JOB: Final = Job(
     keep_days=lambda plan: plan.dlq_keep_days,
     may_lack_day=True,
     record_of=RECORD,
-    rehearse=_rehearse,
+    warm_up=_warm_up,
 )

@@ -11,7 +11,7 @@ from window_consumer.engine.retry.call_evidence import CallEvidence, lane_name
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.retry.record_outcomes import RecordOutcomes
-from window_consumer.engine.retry.regrouping import call_behind, put_back
+from window_consumer.engine.retry.requeue import call_behind, put_back
 from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane

@@ -10,14 +10,13 @@ from collections.abc import Callable, Collection, Sequence
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
-from window_consumer.engine.scheduling.ordering import Ordering, Taken
+from window_consumer.engine.scheduling.ordering import DelegatingOrdering, Ordering, Taken
 from window_consumer.engine.scheduling.record_queue import Place, RecordRun
-from window_consumer.engine.scheduling.wrapped_ordering import WrappedOrdering
 from window_consumer.engine.turn import DecidedRecord, Finish, HoldUntilReleased, Turns
 from window_consumer.model.record import Message
 
 
-class TurnOrdering(WrappedOrdering):
+class TurnOrdering(DelegatingOrdering):
     """Gives out only records that are called. Owner: poll thread."""
 
     def __init__(self, inner: Ordering, turns: Turns, partition: Partition):

@@ -20,10 +20,10 @@ from window_consumer.model.errors import (
 from window_consumer.model.record import Message
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import Lane, Member, SimulatedCall, Tenure
+from window_consumer.simulator.watches.call_rate import CallRateWatch
 from window_consumer.simulator.watches.call_start import StartWatch
 from window_consumer.simulator.watches.lanes import LaneWatch
 from window_consumer.simulator.watches.outages import Outages
-from window_consumer.simulator.watches.pace import PaceWatch
 from window_consumer.simulator.watches.parking import ParkWatch
 from window_consumer.simulator.watches.poison import PoisonWatch
 from window_consumer.simulator.watches.reassignment import ReassignmentWatch
@@ -37,7 +37,7 @@ class CallWatch:
         self.history = history
         self.outages = Outages(history)
         self.poison = PoisonWatch(history)
-        self.pace = PaceWatch(history)
+        self.rate = CallRateWatch(history)
         self.kept = ReassignmentWatch(history)
         self._starts = StartWatch(history, self.kept)
         self._lanes = LaneWatch(history)
@@ -48,7 +48,7 @@ class CallWatch:
 
     def claimed(self, member: Member, slice_: Slice, message: Message) -> Tenure:
         """Record that a slot claimed a record."""
-        self.pace.taken(member, slice_, message)
+        self.rate.taken(member, slice_, message)
         tenure = self.history.tenure_of(member, slice_.partition)
         self._starts.claimed(tenure, message.offset(), attempt_of(slice_))
         return tenure

@@ -10,7 +10,7 @@ from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import Member
-from window_consumer.simulator.watches.pace import WanderingLimiter
+from window_consumer.simulator.watches.call_rate import RandomConcurrency
 
 
 def check_bounds(history: SimulationHistory, member: Member) -> None:
@@ -35,7 +35,7 @@ def check_bounds(history: SimulationHistory, member: Member) -> None:
     if out > rules.slots * SLICES_PER_SLOT:
         history.violate(f"{member} has {out} slices out for {rules.slots} slots")
     limiter = engine.adaptive_concurrency
-    if isinstance(limiter, WanderingLimiter):
+    if isinstance(limiter, RandomConcurrency):
         if out > max(limiter.highest, member.slices_out):
             history.violate(f"{member} has {out} slices out, the limit was {limiter.highest}")
         limiter.highest = limiter.limit

@@ -1,7 +1,7 @@
-"""Assigns excuses to missing records: pure, DataFrame to DataFrame.
+"""Assigns explanations to missing records: pure, DataFrame to DataFrame.
 
-An excuse is an offset whose missing count has a known reason: it is not finished, or it was gone.
-It belongs to one partition and to the buckets of its neighbours, and excuses one record.
+An explanation is an offset whose missing count has a known reason: it is not finished, or it was
+gone. It belongs to one partition and the buckets of its neighbours, and explains one record.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _CLUSTER = (
 )
 
 
-def clusters(excuses: Column) -> Column:
-    """Return excuses as an array of clusters; those of one cluster share buckets.
+def clusters(explanations: Column) -> Column:
+    """Return explanations as an array of clusters; those of one cluster share buckets.
 
-    A cluster has the buckets between which its excuses lie (``first_ms`` to ``last_ms``), the
+    A cluster has the buckets between which its explanations lie (``first_ms`` to ``last_ms``), the
     buckets that records out of order may belong to (``low_ms`` to ``high_ms``), and the number of
     each kind.
     """
     one = F.transform(
-        excuses,
+        explanations,
         lambda each: F.struct(
             F.greatest(each["low_ms"] - each["slack_ms"], F.lit(1)).alias("low_ms"),
             (each["high_ms"] + each["slack_ms"]).alias("high_ms"),
@@ -59,9 +59,9 @@ def spent(placed: DataFrame) -> DataFrame:
     """Add how many of the missing records are ``held`` and how many are ``gone``.
 
     Takes rows of partitions and buckets with ``short``, ``has_passed``, ``length_ms``, the
-    ``excuses`` of ``coverage.ways`` and their ``clusters``; drops the last two. Buckets that the
-    group has not passed get unfinished offsets first. Then buckets with an excuse of their own,
-    then those between an excuse's neighbours, then those nearby, early ones first.
+    ``explanations`` of ``coverage.ways`` and their ``clusters``; drops the last two. Buckets that
+    the group has not passed get unfinished offsets first. Then buckets with an explanation of their
+    own, then those between an explanation's neighbours, then those nearby, early ones first.
     """
     is_short = (F.col("short") > 0) & (F.col("bucket_ms") > 0)
     passed = F.col("has_passed")
@@ -71,7 +71,7 @@ def spent(placed: DataFrame) -> DataFrame:
             "open_here": F.when(is_short, _here("open")).otherwise(0),
             "gone_here": F.when(is_short & passed, _here("gone")).otherwise(0),
         }
-    ).drop("excuses", "clusters")
+    ).drop("explanations", "clusters")
     rows = rows.withColumn("held", F.least("short", F.coalesce("open_here", F.lit(0))))
     rows = rows.withColumn(
         "gone", F.least(F.col("short") - F.col("held"), F.coalesce("gone_here", F.lit(0)))
@@ -113,7 +113,7 @@ def _of_bucket(found: Column) -> Column:
 
 
 def _here(kind: str) -> Column:
-    """Return how many excuses belong to a row's bucket alone."""
+    """Return how many explanations belong to a row's bucket alone."""
     bucket, length = F.col("bucket_ms"), F.col("length_ms")
 
     def add(sum_: Column, each: Column) -> Column:
@@ -121,7 +121,7 @@ def _here(kind: str) -> Column:
         is_here = (starts[0] == bucket) & (starts[1] == bucket)
         return sum_ + F.when(is_here, each[kind]).otherwise(0)
 
-    return F.aggregate("excuses", F.lit(0).cast("bigint"), add)
+    return F.aggregate("explanations", F.lit(0).cast("bigint"), add)
 
 
 def _distance() -> Column:

@@ -21,7 +21,7 @@ CHANGES = 0.1
 _TOLERANCE = 1e-6
 
 
-class WanderingLimiter(AdaptiveConcurrency):
+class RandomConcurrency(AdaptiveConcurrency):
     """A limiter that changes at random: the bounds must hold whatever it decides."""
 
     def __init__(self, rules: LimitRules, upper: int, rng: Random):
@@ -38,7 +38,7 @@ class WanderingLimiter(AdaptiveConcurrency):
         return None
 
 
-class PaceWatch:
+class CallRateWatch:
     """Records when slots take records, and judges whether that was too fast."""
 
     def __init__(self, history: SimulationHistory):

@@ -6,13 +6,13 @@ import traceback
 
 import pytest
 
-from window_consumer.delay.wish import (
+from window_consumer.delay.request import (
+    DelayRequest,
     DelayUnreadable,
     TargetIsOurs,
     TargetNotAllowed,
     Targets,
-    Wish,
-    wish_of,
+    request_of,
 )
 from window_consumer.model.errors import NotCalled
 from window_consumer.plan.ladder_topics import LadderNames
@@ -21,11 +21,11 @@ NOW_MS = 1_700_000_000_000
 LARGEST = 2**63
 
 
-def wish(
+def request_from(
     found: dict[str, bytes | None], to: bytes | None = b"orders", timestamp: int | None = NOW_MS
-) -> Wish:
+) -> DelayRequest:
     targets = Targets(("*",), LadderNames(("wc.delay",), frozenset({"shop.failed"})))
-    return wish_of({"wc-deliver-to": to, **found}, timestamp, targets)
+    return request_of({"wc-deliver-to": to, **found}, timestamp, targets)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def wish(
 def test_the_time_is_a_number_and_the_one_of_two_headers_that_is_absolute(
     found: dict[str, bytes | None], at_ms: int
 ) -> None:
-    assert wish(found) == Wish("orders", at_ms)
+    assert request_from(found) == DelayRequest("orders", at_ms)
 
 
 @pytest.mark.parametrize("name", ["wc-deliver-at", "wc-delay"])
@@ -55,13 +55,13 @@ def test_the_time_is_a_number_and_the_one_of_two_headers_that_is_absolute(
 )
 def test_any_other_time_is_unreadable(name: str, value: bytes | None) -> None:
     with pytest.raises(DelayUnreadable):
-        wish({name: value})
+        request_from({name: value})
 
 
 def test_a_delay_needs_a_timestamp_and_a_time_does_not() -> None:
     with pytest.raises(DelayUnreadable):
-        wish({"wc-delay": b"1"}, timestamp=None)
-    assert wish({"wc-deliver-at": b"1"}, timestamp=None).at_ms == 1
+        request_from({"wc-delay": b"1"}, timestamp=None)
+    assert request_from({"wc-deliver-at": b"1"}, timestamp=None).at_ms == 1
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_delay_needs_a_timestamp_and_a_time_does_not() -> None:
 )
 def test_a_target_is_a_topic_of_others(target: bytes | None, error: type[NotCalled]) -> None:
     with pytest.raises(error):
-        wish({"wc-delay": b"1"}, to=target)
+        request_from({"wc-delay": b"1"}, to=target)
 
 
 def test_refusing_a_target_again_and_again_takes_no_memory() -> None:

@@ -12,12 +12,7 @@ from attrs import evolve
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, notes
 from tests.golden_texts import Golden
-from window_consumer.admin.shown_records import (
-    MOST_HEADERS,
-    MOST_JSON,
-    MOST_OF_A_VALUE,
-    ShownRecords,
-)
+from window_consumer.admin.record_view import MOST_HEADERS, MOST_JSON, MOST_OF_A_VALUE, RecordView
 from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.engine.cell_details import RecordDetails
@@ -32,8 +27,8 @@ from window_consumer.runtime.figures.worker_snapshot import to_json
 HIDDEN = MaskRule(topics=("orders",), fields=("iban", "x-auth"))
 
 
-def shown(*rules: MaskRule, **limits: int) -> ShownRecords:
-    return ShownRecords(Mask(["hunter2"]), MaskRules(rules), **limits)
+def shown(*rules: MaskRule, **limits: int) -> RecordView:
+    return RecordView(Mask(["hunter2"]), MaskRules(rules), **limits)
 
 
 def message(
@@ -45,7 +40,7 @@ def message(
 
 
 def masked_picture(
-    shown: ShownRecords, *messages: StoredMessage, error: str = "", source: str = "orders"
+    shown: RecordView, *messages: StoredMessage, error: str = "", source: str = "orders"
 ) -> list[dict[str, Any]]:
     records = tuple(RecordDetails(7, "waiting", each, 1, error) for each in messages)
     made = to_json(shown.records(messages[0].topic(), source, records))

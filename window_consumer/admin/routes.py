@@ -48,7 +48,7 @@ _WORKER: Final = "/api/workers/{worker}"
 _PARTITION: Final = _WORKER + "/partitions/{topic}/{partition}"
 
 
-class Site:
+class AdminRoutes:
     """Answers requests from a board. Owner: the server's event loop."""
 
     def __init__(

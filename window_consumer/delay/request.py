@@ -52,7 +52,7 @@ class TargetRefused(NotCalled):
 
 
 @frozen
-class Wish:
+class DelayRequest:
     """Where and when a record is to be delivered."""
 
     target: str
@@ -112,9 +112,9 @@ def _matches(pattern: str, target: str) -> bool:
     return target == pattern
 
 
-def wish_of(
+def request_of(
     found: Mapping[str, bytes | None], timestamp: int | None, targets: Targets | None
-) -> Wish:
+) -> DelayRequest:
     """Return what headers ask for; raise what makes their record a dead letter.
 
     ``timestamp`` is the record's own, in milliseconds since 1970. Without ``targets`` any target is
@@ -126,12 +126,12 @@ def wish_of(
     if targets is not None:
         targets.check(target)
     if names.DELIVER_AT in found:
-        return Wish(target, _number(names.DELIVER_AT, found[names.DELIVER_AT]))
+        return DelayRequest(target, _number(names.DELIVER_AT, found[names.DELIVER_AT]))
     if names.DELAY not in found:
         raise DelayUnreadable(f"the record has neither {names.DELIVER_AT} nor {names.DELAY}")
     if timestamp is None:
         raise DelayUnreadable(f"{names.DELAY} counts from the record's timestamp: it has none")
-    return Wish(target, timestamp + _number(names.DELAY, found[names.DELAY]))
+    return DelayRequest(target, timestamp + _number(names.DELAY, found[names.DELAY]))
 
 
 def _number(name: str, value: bytes | None) -> int:
@@ -142,11 +142,11 @@ def _number(name: str, value: bytes | None) -> int:
     return number
 
 
-def wish_in(record: Record, targets: Targets) -> Wish:
-    """Return what a delivered record asks for; raises as ``wish_of``."""
+def request_in(record: Record, targets: Targets) -> DelayRequest:
+    """Return what a delivered record asks for; raises as ``request_of``."""
     found = dict(record.headers)
     first = count(found.get(names.ORIGINAL_TIMESTAMP)) if record.is_copy else record.timestamp
-    return wish_of(found, first, targets)
+    return request_of(found, first, targets)
 
 
 def delivered(record: Record, targets: Targets) -> Produce:
@@ -154,9 +154,9 @@ def delivered(record: Record, targets: Targets) -> Produce:
 
     Raises what makes it a dead letter.
     """
-    wish = wish_in(record, targets)
+    request = request_in(record, targets)
     kept = delivered_headers(record.headers)
-    return Produce(wish.target, record.key, record.value, headers=[*kept, (names.ID, record.id)])
+    return Produce(request.target, record.key, record.value, headers=[*kept, (names.ID, record.id)])
 
 
 def delivered_headers(

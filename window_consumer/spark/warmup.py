@@ -1,6 +1,6 @@
 """Runs what commands run on Spark, with dummy data, so that Java loads the classes.
 
-``python -m window_consumer.spark.rehearsal ARCHIVE JAR...`` makes Java write them to ``ARCHIVE``.
+``python -m window_consumer.spark.warmup ARCHIVE JAR...`` makes Java write them to ``ARCHIVE``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOBODY: Final = {"bootstrap.servers": "127.0.0.1:1"}
 _RECORD: Final = (
     "CAST(NULL AS binary) AS key",
     "CAST('{}' AS binary) AS value",
-    "'rehearsal' AS topic",
+    "'warmup' AS topic",
     "0 AS partition",
     "CAST(value AS bigint) AS offset",
     "timestamp",
@@ -31,7 +31,7 @@ _RECORD: Final = (
 )
 
 
-def rehearse(spark: SparkSession, directory: str) -> None:
+def warm_up(spark: SparkSession, directory: str) -> None:
     """Write tables in a directory, and query them."""
     plan = PipelinePlan(kafka=_NOBODY, directory=directory)
     given = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
@@ -49,16 +49,16 @@ def rehearse(spark: SparkSession, directory: str) -> None:
     writer.option("checkpointLocation", place).trigger(availableNow=True).start().awaitTermination()
 
     for job in JOBS.values():
-        if job.rehearse is not None:
-            job.rehearse(spark, plan)
+        if job.warm_up is not None:
+            job.warm_up(spark, plan)
 
 
 def main(archive: str, jars: Sequence[str]) -> None:
-    """Start Spark, rehearse, and stop it."""
+    """Start Spark, warm up, and stop it."""
     properties = {"spark.driver.defaultJavaOptions": class_archive.writing(archive)}
-    spark = session.start("rehearsal", "local[2]", list(map(Path, jars)), properties, short=True)
+    spark = session.start("warmup", "local[2]", list(map(Path, jars)), properties, short=True)
     with TemporaryDirectory(dir=Path(archive).parent) as directory:
-        rehearse(spark, directory)
+        warm_up(spark, directory)
     spark.stop()
 
 

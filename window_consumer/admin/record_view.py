@@ -55,7 +55,7 @@ _BINARY: Final = 1024
 
 
 @frozen
-class ShownRecords:
+class RecordView:
     """Converts records to plain values. Immutable: any thread may use it."""
 
     mask: Callable[[str], str]

@@ -16,8 +16,8 @@ _CHECK_S = 0.2
 
 
 @define
-class Pace:
-    """A rate in records per second; None for no limit. Owner: one thread."""
+class CopyRate:
+    """The most records per second; None for no limit. Owner: one thread."""
 
     rate: float | None
     clock: Clock

@@ -7,7 +7,7 @@ from attrs import define, field
 from window_consumer.delay.cancel_layer import CancelCheck, CancelLayer
 from window_consumer.delay.cancellations import Cancellations
 from window_consumer.delay.config import WORKER, DelayConfig
-from window_consumer.delay.wish import Targets
+from window_consumer.delay.request import Targets
 from window_consumer.model.protocols import Clock
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.runtime.calls.layer import CallLayer

@@ -16,7 +16,7 @@ MOST: Final = 10_000
 
 
 @frozen
-class KnownFailures:
+class FailureBaseline:
     """What the newest dead letters of a worker say."""
 
     fingerprints: frozenset[str]
@@ -25,9 +25,9 @@ class KnownFailures:
     """How many were read."""
 
 
-def known_failures(
+def failure_baseline(
     reader: TopicReader, topics: Iterable[str], version: str, most: int = MOST
-) -> KnownFailures:
+) -> FailureBaseline:
     """Return the fingerprints in the newest dead letters that this version did not write.
 
     Dead letters without a version count as those of another one. Raises the reader's errors.
@@ -41,7 +41,7 @@ def known_failures(
             fingerprint = headers.get(names.ERROR_FINGERPRINT)
             if fingerprint and headers.get(names.APP_VERSION) != own:
                 found.add(fingerprint.decode("utf-8", "replace"))
-    return KnownFailures(frozenset(found), count)
+    return FailureBaseline(frozenset(found), count)
 
 
 def newest(spans: Mapping[TopicPartition, Span], most: int) -> dict[TopicPartition, Span]:

@@ -16,10 +16,9 @@ from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold
-from window_consumer.engine.scheduling.ordering import Ordering, Taken
+from window_consumer.engine.scheduling.ordering import DelegatingOrdering, Ordering, Taken
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.record_queue import Place, RecordRun
-from window_consumer.engine.scheduling.wrapped_ordering import WrappedOrdering
 from window_consumer.model.record import Message
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ _Aside = tuple[Message, int, Lane | None]
 """A record that waits for its key's token, with its sequence number and lane."""
 
 
-class PacedOrdering(WrappedOrdering):
+class RateLimitedOrdering(DelegatingOrdering):
     """Checks the rates before it gives records out. Owner: poll thread."""
 
     def __init__(self, inner: Ordering, rates: RateLimits):

@@ -10,7 +10,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.record import TopicPartition
-from window_consumer.new_failures.known import KnownFailures, known_failures, newest
+from window_consumer.new_failures.baseline import FailureBaseline, failure_baseline, newest
 
 DLQS = ("g.orders.dlq", "g.refunds.dlq")
 
@@ -51,10 +51,10 @@ def dead_letter(
     broker.produce(topic, b"value", headers=present)
 
 
-def known_to(broker: EmbeddedBroker, version: str, most: int = 100) -> KnownFailures:
+def known_to(broker: EmbeddedBroker, version: str, most: int = 100) -> FailureBaseline:
     client = {**broker.client_settings(), "log_level": 0}
     with TopicReader(client, ClientLog(logging.getLogger("tests"))) as reader:
-        return known_failures(reader, DLQS, version, most)
+        return failure_baseline(reader, DLQS, version, most)
 
 
 def test_other_versions_of_all_topics_count_and_the_own_one_does_not(
@@ -65,7 +65,7 @@ def test_other_versions_of_all_topics_count_and_the_own_one_does_not(
     dead_letter(broker, "c", "1", DLQS[1])
     dead_letter(broker, "d", None)
     dead_letter(broker, None, "1")
-    assert known_to(broker, "2") == KnownFailures(frozenset("acd"), 5)
+    assert known_to(broker, "2") == FailureBaseline(frozenset("acd"), 5)
 
 
 def test_a_failure_of_both_versions_is_known(broker: EmbeddedBroker) -> None:
