@@ -12,7 +12,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
+from tests.commands import DEADLINE_S
 from tests.delay.service import DelayService
+from tests.integration.members import wait_until
 from window_consumer.model.log_events import LogEvent
 
 PARTITIONS = 2
@@ -57,6 +59,21 @@ def test_records_wait_in_a_wheel_until_they_are_due(wheel: DelayService) -> None
         assert dict(found[key].headers() or ()).keys() == {"wc-id", "user"}
         assert found[key].value() == b"value"
     assert running.stop().summary()["produced"] == 21
+
+
+def test_status_counts_what_waits_in_the_wheel(wheel: DelayService) -> None:
+    running = wheel.start()
+    wheel.send("oldest", wc_delay=3_600_000)
+    wheel.send("sooner", "soon", "too", wc_delay=1)
+    wheel.wait_for("orders", 3)
+
+    def waiting() -> int:
+        ended = wheel.commands.run("delay", "status", "--json")
+        return int(ended.json["waiting"])
+
+    wait_until(lambda: waiting() == 1, DEADLINE_S, "three are delivered")
+    running.stop()
+    assert waiting() == 1
 
 
 def test_a_killed_process_finds_its_wheel_again(wheel: DelayService, tmp_path: Path) -> None:

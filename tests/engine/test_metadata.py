@@ -4,6 +4,7 @@ import base64
 from itertools import accumulate
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,19 @@ notes = st.builds(
     st.integers(0, 3),
     st.dictionaries(st.integers(0, 1000), st.integers(1, 5), max_size=MAX_CRASHES),
 )
+
+
+@given(
+    notes, st.integers(0, 2**40), st.integers(0, 10**6), st.lists(st.integers(1, 40), max_size=9)
+)
+def test_a_note_of_a_wheel_is_read_back_as_it_was(
+    note: CommitNote, fired: int, waiting: int, lengths: list[int]
+) -> None:
+    delivered = tuple((each.start, each.stop) for each in ranges_from(note.next_offset, lengths))
+    note = evolve(note, fired=fired, waiting=waiting, delivered=delivered)
+    text, complete = encode(note)
+    assert complete
+    assert decode(text) == note
 
 
 @given(notes)

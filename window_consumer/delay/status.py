@@ -138,7 +138,7 @@ class _Waiting:
     overdue: int
     """How many of them should have gone on: the first ones, since a level is ordered by time."""
     in_wheel: int
-    """How many were taken into a wheel. Those count that it has delivered, after the oldest one."""
+    """How many wait in a wheel."""
 
     @classmethod
     def of(cls, progress: PartitionProgress) -> _Waiting:
@@ -148,8 +148,7 @@ class _Waiting:
         log = [(start, progress.end)] if start < progress.end else []
         found = without(log, [(each.start, each.stop) for each in finished])
         overdue = sum(max(0, min(stop, progress.old) - first) for first, stop in found)
-        is_wheel = note is not None and note.fired is not None
-        return cls(found, overdue, sum(map(len, finished)) if is_wheel else 0)
+        return cls(found, overdue, note.waiting if note is not None and finished else 0)
 
     @property
     def count(self) -> int:

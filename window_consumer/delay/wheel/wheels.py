@@ -308,6 +308,7 @@ class WheelGuarantee(AtLeastOnce):
         if folder is not None:
             folder.delete_fired(folder.wheel.over(self._wheels.wall_ms))
             partition.commit.fired = folder.wheel.fired
+            partition.commit.waiting = len(folder.wheel)
             low = self.progress(partition)[0]
             partition.commit.delivered = without(folder.wheel.delivered(), [(0, low)])
         return super().commit(partition, now, clean=clean)

@@ -11,8 +11,9 @@ Layout before base64url encoding without padding, after the prefix ``wc1.``:
 - varint: partitions that the topic had when the group first read it (0: unknown)
 - if bit 3 is set, varints: how often all suspects were passed; the number of crashes; then for each
   the distance of its record from next_offset, and its count
-- if bit 4 is set, varints: the last second that a wheel has fired; the number of delivered ranges;
-  then for each the gap before it, counted from next_offset, and its length
+- if bit 4 is set, varints: the last second that a wheel has fired; how many records wait in it; the
+  number of delivered ranges; then for each the gap before it, counted from next_offset, and its
+  length
 - the ranges, either as alternating lengths of unfinished and finished offsets (varints), or as a
   bitmap (least significant bit first), whichever is shorter
 
@@ -77,6 +78,8 @@ class CommitNote:
     fired: int | None = None
     """Set if ``finished`` records may still wait in a wheel: the last second, since 1970, that has
     fired. A record waits if it is due later."""
+    waiting: int = 0
+    """How many of them wait."""
     delivered: Ranges = ()
     """Offsets in ``finished`` that are due later and wait no more, at or beyond next_offset."""
 
@@ -145,6 +148,7 @@ def _head(note: CommitNote, encoding: int) -> bytes:
             _put_varint(out, times)
     if note.fired is not None:
         _put_varint(out, note.fired)
+        _put_varint(out, note.waiting)
         _put_varint(out, len(note.delivered))
         out += _delivered(note)
     return bytes(out)
@@ -231,9 +235,10 @@ def _read(data: bytes) -> CommitNote:
             distance, position = _get_varint(data, position)
             times, position = _get_varint(data, position)
             crashes.append((next_offset + distance, times))
-    fired, delivered = None, []
+    fired, waiting, delivered = None, 0, []
     if flags & _FIRED:
         fired, position = _get_varint(data, position)
+        waiting, position = _get_varint(data, position)
         count, position = _get_varint(data, position)
         offset = next_offset
         for _ in range(count):
@@ -260,6 +265,7 @@ def _read(data: bytes) -> CommitNote:
         crashes=tuple(crashes),
         known_partitions=known_partitions,
         fired=fired,
+        waiting=waiting,
         delivered=tuple(delivered),
     )
 

@@ -57,6 +57,8 @@ class CommitState:
         """The finished ranges nearly fill, or exceed, what a commit may carry."""
         self.fired: int | None = None
         """Set by a guarantee whose finished records may still wait, see ``CommitNote.fired``."""
+        self.waiting = 0
+        """How many of them wait."""
         self.delivered: Ranges = ()
         """Those that wait no more although they are due later."""
 
@@ -113,6 +115,7 @@ class CommitState:
             finished=finished,
             known_partitions=self.known_partitions,
             fired=self.fired,
+            waiting=self.waiting,
             delivered=self.delivered,
             **about_ends,
         )
