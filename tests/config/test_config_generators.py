@@ -94,7 +94,7 @@ def test_the_page_shows_types_ranges_and_defaults_as_they_are_written(golden: Go
     page = config_page(FEATURES.sections)
     rows = {line.split("`")[1]: line for line in page.splitlines() if "NAME." in line}
     assert "| size | `256MiB` | 8MiB to 1TiB |" in rows["workers.NAME.memory"]
-    assert "| duration | `500ms` | 10ms to 1m |" in rows["workers.NAME.commit_interval"]
+    assert "| duration | `10s` |" in rows["workers.NAME.revoke_timeout"]
     golden(rows["workers.NAME.retry.backoff"])
     assert "| boolean | `true` |" in rows["workers.NAME.enabled"]
 

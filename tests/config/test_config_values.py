@@ -24,7 +24,7 @@ def test_the_defaults_are_those_of_the_contract(loaded: Load) -> None:
     assert (worker.topics, worker.patterns, worker.group) == (("t",), (), "g")
     assert (worker.ordering, worker.concurrency, worker.memory) == ("unordered", 16, 2**28)
     assert (worker.window.cells, worker.window.cell_records) == (32, 500)
-    assert worker.commit_interval == 0.5
+    assert worker.commit_interval_s == 0.5
     assert (worker.revoke_timeout, worker.stop_timeout) == (10.0, 20.0)
     assert (worker.retry.attempts, worker.retry.backoff) == (3, (0.2, 5.0))
     assert (worker.retry.fatal, worker.retry.retryable) == ((), ())

@@ -80,7 +80,7 @@ def test_a_new_key_is_declared_once(tmp_path: Path) -> None:
     copy = tmp_path / "window_consumer"
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
     schema = copy / "config" / "sections" / "worker.py"
-    before = "    commit_interval: float = field("
+    before = "    revoke_timeout: float = field("
     text = schema.read_text(encoding="utf-8")
     assert text.count(before) == 1
     schema.write_text(text.replace(before, DECLARED + before), encoding="utf-8")

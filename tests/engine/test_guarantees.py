@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import pytest
@@ -24,6 +25,7 @@ from window_consumer.engine.commits.delivery_guarantee import (
     DeliveryGuarantee,
     MakeGuarantee,
 )
+from window_consumer.engine.commits.exactly_once import ExactlyOnce
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
@@ -101,23 +103,6 @@ class AtMostOnce(DeliveryGuarantee):
         assert isinstance(partition.ordering, StartsWhenCommitted)
         partition.ordering.start_before(commit.next_offset)
         self._wake(partition)
-
-
-# ---- outputs and offsets in one transaction
-
-
-class OneTransaction(AtLeastOnce):
-    """Commits all partitions together, since one transaction holds the outputs of all."""
-
-    def commits(self, now: float) -> list[Commit]:
-        partitions = self._partitions.values()
-        if any(each.commit.in_flight or not each.is_assigned for each in partitions):
-            return []
-        return self._commits([each for each in partitions if each.commit.changed], now, clean=False)
-
-    def last(self, released: Sequence[Partition], now: float) -> list[Commit]:
-        others = [each for each in self._partitions.values() if each not in released]
-        return super().last(released, now) + self._commits(others, now, clean=False)
 
 
 # ---- what the broker keeps, and the outlets that write to it
@@ -346,7 +331,9 @@ def at_most_once() -> Guaranteed:
 
 
 def exactly_once() -> Guaranteed:
-    return Guaranteed(OneTransaction, Together, ordering="key", retry=spent_after(1))
+    return Guaranteed(
+        partial(ExactlyOnce, interval_s=0.0), Together, ordering="key", retry=spent_after(1)
+    )
 
 
 ALL = {(name, offset) for name in NAMES for offset in range(RECORDS)}

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import attrs
 
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.engine import Engine
+from window_consumer.kafka.oauth import token_setting
 from window_consumer.kafka.settings import ConsumerNeeds
+from window_consumer.kafka.settings.transactions import transaction_settings, transactional_id
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
+from window_consumer.kafka.writing.transactions import KafkaTransactions
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.child_spec import ChildSpec
 from window_consumer.plan.definition import AppDefinition
@@ -22,7 +28,9 @@ from window_consumer.plan.worker_setup import setup_of
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolParts
+from window_consumer.runtime.replica import NUMBER
 from window_consumer.runtime.running import MakeSource, MakeWorkers
+from window_consumer.runtime.transactions import TransactionalSink
 from window_consumer.runtime.worker import Worker, WorkerSetup
 
 
@@ -95,5 +103,19 @@ def _worker(
 ) -> Worker:
     planned, config = worker.plan, worker.plan.config
     source = _source(worker)
-    sink = KafkaSink(planned.producer, config.name, worker.log, prepared.oauth_token)
-    return Worker(setup, source, features.sink_of(worker, sink, setup.clock), state, on_phase)
+    if config.delivery is DeliveryMode.EXACTLY_ONCE:
+        transactions = _transactions(worker, prepared)
+        sink = features.sink_of(worker, transactions, setup.clock)
+        return Worker(setup, source, TransactionalSink(sink, transactions), state, on_phase)
+    plain = KafkaSink(planned.producer, config.name, worker.log, prepared.oauth_token)
+    return Worker(setup, source, features.sink_of(worker, plain, setup.clock), state, on_phase)
+
+
+def _transactions(worker: PreparedWorker, prepared: Prepared) -> KafkaTransactions:
+    planned, config = worker.plan, worker.plan.config
+    process = os.environ.get(NUMBER, "")
+    host = socket.gethostname()
+    name = transactional_id(config.group, config.name, planned.consumer, host, process)
+    settings = transaction_settings(planned.producer, config.name, name)
+    settings.update(token_setting(settings, prepared.oauth_token))
+    return KafkaTransactions(settings, worker.log)

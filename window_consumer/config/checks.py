@@ -68,7 +68,7 @@ _TOO_MANY: Final = """\
 is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
 processor cores, which is also the default"""
 
-_BUILT: Final = frozenset({DeliveryMode.AT_LEAST_ONCE, DeliveryMode.BROADCAST})
+_BUILT: Final = frozenset(DeliveryMode) - {DeliveryMode.AT_MOST_ONCE}
 
 _NOT_BUILT: Final = """\
 is {delivery}, which this version does not have yet; write at_least_once, or take delivery out"""

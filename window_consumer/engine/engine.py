@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from window_consumer.engine.commits.broadcast import Broadcast
 from window_consumer.engine.commits.commit_state import CommitState
@@ -44,6 +45,7 @@ from window_consumer.engine.commits.delivery_guarantee import (
     DeliveryMode,
     MakeGuarantee,
 )
+from window_consumer.engine.commits.exactly_once import ExactlyOnce
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.engine.guards.backpressure import MemoryBudget
@@ -116,7 +118,12 @@ SUSPECTS = 20
 
 REMEMBERED_CHANGES = 32
 
-_GUARANTEES: Mapping[DeliveryMode, MakeGuarantee] = {DeliveryMode.BROADCAST: Broadcast}
+_GUARANTEES: Mapping[DeliveryMode, Callable[[EngineRules], MakeGuarantee]] = {
+    DeliveryMode.BROADCAST: lambda _: Broadcast,
+    DeliveryMode.EXACTLY_ONCE: lambda rules: partial(
+        ExactlyOnce, interval_s=rules.commit_interval_s
+    ),
+}
 """Those that the configuration can choose; ``Engine.guarantee_type`` stands for all others."""
 
 _ORDERINGS: dict[str, type[Ordering]] = {
@@ -778,7 +785,8 @@ class Engine:
                 self.dispatcher.wake(partition)
 
     def _guarantee(self, make: MakeGuarantee | None) -> DeliveryGuarantee:
-        make = make or _GUARANTEES.get(self.rules.delivery, self.guarantee_type)
+        chosen = _GUARANTEES.get(self.rules.delivery)
+        make = make or (self.guarantee_type if chosen is None else chosen(self.rules))
         return make(self.partitions, self.counters, self.dispatcher.wake)
 
     def _dispatcher(self) -> Dispatcher:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
@@ -182,7 +183,7 @@ class Partition:
 
         The rest wait in the buffer. Return how many an earlier assignment had finished.
         """
-        if len(messages) <= self.window.room and not self.buffered and self.takes_in:
+        if not self.buffered and self.takes_in and self._fitting(messages) == len(messages):
             return self._admit(messages, size, now)
         self.buffer.append((now, messages))
         self.buffered += len(messages)
@@ -250,12 +251,20 @@ class Partition:
     def _refill(self, now: float) -> int:
         earlier = 0
         while self.buffered and self.takes_in:
-            room = self.window.room
-            if not room or self.next_due > now:
+            room = 0 if self.next_due > now else self._fitting(self.buffer[0][1])
+            if not room:
                 break
             messages = self._take_from_buffer(room)
             earlier += self._admit(messages, sum(map(len, messages)), now)
         return earlier
+
+    def _fitting(self, messages: list[Message]) -> int:
+        """Return how many of these records, from the first on, fit into the window."""
+        room = min(self.window.room, len(messages))
+        reach = self.window.reach(_offset(messages[0]))
+        if room and _offset(messages[room - 1]) >= reach:
+            return bisect_left(messages, reach, hi=room, key=_offset)
+        return room
 
     def _take_from_buffer(self, room: int) -> list[Message]:
         due, messages = self.buffer.popleft()

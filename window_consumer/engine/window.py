@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from math import ceil
+from math import ceil, inf
 
 from window_consumer.engine.offsets import DeliveredOffsets, after
 from window_consumer.model.outcome import Outcome
@@ -62,14 +62,20 @@ class Window:
         self._max_cells = max_cells
         self._cell_records = cell_records
         self._start_since = 0.0
+        self.most_offsets: float = inf
+        """How many offsets it may span, holes included."""
 
     @property
     def room(self) -> int:
-        """How many more records fit."""
+        """How many more records fit, unless they lie too far from its first one."""
         left = (self._max_cells - len(self.cells)) * self._cell_records
         if self.cells:
             left += self._cell_records - len(self.cells[-1].states)
         return left
+
+    def reach(self, first: int) -> float:
+        """Return the end (exclusive) of the offsets that it may span; ``first`` comes next."""
+        return (self.next_offset if self.cells else first) + self.most_offsets
 
     @property
     def capacity(self) -> int:

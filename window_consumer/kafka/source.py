@@ -214,6 +214,10 @@ class KafkaSource:
             return connection.commits.send_and_block(connection.consumer, commits)
         return connection.commit_and_wait(commits, timeout_s)
 
+    def member(self) -> object:
+        """Return the client's metadata of the group, for a transaction."""
+        return self._subscription.connection.consumer.consumer_group_metadata()
+
     def committed(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, CommittedOffset]:

@@ -90,6 +90,15 @@ class GivenUpError(CommitFailedError):
         super().__init__(text, retriable=False)
 
 
+class NotCommittedError(WindowConsumerError):
+    """A transaction was not committed, as far as is known: its records run again."""
+
+    def __init__(self, message: str, *, metadata_too_large: bool = False):
+        super().__init__(message)
+        self.metadata_too_large = metadata_too_large
+        """The brokers take less metadata with a commit than a window may need."""
+
+
 class PublishFailedError(WindowConsumerError):
     """The broker did not ack a copy, or the result is unknown; the record stays open."""
 

@@ -105,6 +105,10 @@ class LogEvent(StrEnum):
         "commit_ranges.ignored",
         "the finished ranges do not fit; records run again",
     )
+    TRANSACTION_ABORTED = (
+        "transaction.aborted",
+        "outputs and offsets of a transaction are not visible; its records run again",
+    )
 
     # Records and calls
     CALL_FAILED = "call.failed", "a handler call failed, or a record left without a call"

@@ -166,6 +166,9 @@ class Source(Protocol):
         before.
         """
 
+    def member(self) -> object:
+        """Return what a transaction needs to know of this member, as of now."""
+
     def committed(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, CommittedOffset]:
@@ -231,6 +234,32 @@ class Sink(Protocol):
 
     def close(self, timeout_s: float) -> int:
         """Wait for outstanding answers; return how many are still missing."""
+
+
+class TransactionControl(Protocol):
+    """The transactions of one producer. Owner: one thread, which waits for the brokers.
+
+    Its Sink writes into the open transaction, on any thread, from ``begin`` to ``commit``.
+    """
+
+    def begin(self) -> None:
+        """Begin; the first transaction ends that of a dead process with the same id.
+
+        Raise BrokerUnavailableError where trying again can help, WorkerStoppedError otherwise.
+        """
+
+    def commit(
+        self, commits: Sequence[Commit], member: object, is_cancelled: Callable[[], bool]
+    ) -> None:
+        """Make everything written, and these commits, visible together.
+
+        Raise NotCommittedError where that is not certain: it is aborted then, or will be
+        before the next one begins. ``is_cancelled`` is asked before commits are sent. Raise
+        WorkerStoppedError where another process uses the same id.
+        """
+
+    def abort(self) -> None:
+        """Make nothing of it visible."""
 
 
 class Clock(Protocol):

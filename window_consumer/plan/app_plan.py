@@ -66,7 +66,7 @@ class PlannedWorker:
             window_cells=config.window.cells,
             cell_records=config.window.cell_records,
             window_bytes=config.memory - config.memory // settings.PREFETCH_SHARE,
-            commit_interval_s=config.commit_interval,
+            commit_interval_s=config.commit_interval_s,
             breaker=BreakerRules(
                 failures=config.breaker.failures,
                 window_s=config.breaker.window,

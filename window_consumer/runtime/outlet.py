@@ -13,8 +13,20 @@ from attrs import frozen
 
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.retry.failed_record import FailedRecord
+from window_consumer.model.errors import NotCommittedError
 from window_consumer.model.protocols import Commit, CommitResults, Copy, Source
+from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.publisher import Publisher
+
+
+class OutletListener(Protocol):
+    """What an Outlet reports to the owner of the partitions."""
+
+    def on_committed(self, results: CommitResults) -> None:
+        """Process the results of commits."""
+
+    def on_aborted(self, error: NotCommittedError) -> None:
+        """Read again what is not committed: its outputs are not visible."""
 
 
 class Outlet(Protocol):
@@ -24,6 +36,18 @@ class Outlet(Protocol):
     gives it when both may happen: when the broker has acked it, or when it is part of an open
     transaction.
     """
+
+    def attach(self, listener: OutletListener) -> None:
+        """Set who is told of commits that are not a Source's, and of aborts."""
+
+    def advance(self) -> None:
+        """Report what has ended meanwhile; called before each tick."""
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait for everything that may still be aborted: partitions are about to be released."""
+
+    def lost(self, names: Sequence[TopicPartition]) -> None:
+        """Let nothing that was written for these partitions become visible, if it is not yet."""
 
     def send(self, decisions: Decisions) -> None:
         """Send the copies, results and commits of one tick.
@@ -44,6 +68,18 @@ class SeparateWrites:
     _source: Source
     _publisher: Publisher
     _copy_of: Callable[[FailedRecord], Copy]
+
+    def attach(self, listener: OutletListener) -> None:
+        """Ignore it: the Source reports commits, and nothing is aborted."""
+
+    def advance(self) -> None:
+        """Do nothing: answers come through the completions queue."""
+
+    def settle(self, timeout_s: float) -> None:
+        """Do nothing: what was acked stays."""
+
+    def lost(self, names: Sequence[TopicPartition]) -> None:
+        """Do nothing: what was written is visible already."""
 
     def send(self, decisions: Decisions) -> None:
         """Send everything at once."""

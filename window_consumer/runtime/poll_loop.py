@@ -137,6 +137,7 @@ class PollLoop:
             serve=lambda: self._carry_out(self._decide()),
             on_joined=self._on_joined,
         )
+        parts.outlet.attach(self.ownership)
         self.phase = Phase.JOINING
         self.failure: BaseException | None = None
         """Why the worker stopped by itself, None where it did not."""
@@ -334,6 +335,7 @@ class PollLoop:
         self._engine.slots_ready = resizable.is_ready
 
     def _decide(self) -> Decisions:
+        self._parts.outlet.advance()
         return self._engine.on_tick(self._clock.now(), self._clock.wall_ms())
 
     def _carry_out(self, decisions: Decisions) -> None:

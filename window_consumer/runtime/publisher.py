@@ -18,6 +18,7 @@ from attrs import frozen
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
 from window_consumer.model.errors import PublishFailedError, RunError
+from window_consumer.model.produce import Produce
 from window_consumer.model.protocols import Copy, Sink
 from window_consumer.runtime.threads import WatchedThread
 
@@ -42,6 +43,13 @@ class ResultAck:
     production: Production
     index: int
     error: PublishFailedError | None
+
+
+def copy_of_result(result: Produce) -> Copy:
+    """Return the record to write for one result of a call."""
+    return Copy(
+        result.topic, result.partition, result.key, result.value, result.headers, result.timestamp
+    )
 
 
 class Publisher:
@@ -80,15 +88,7 @@ class Publisher:
     def produce(self, production: Production) -> None:
         """Send the results of a call; exactly one ``ResultAck`` follows for each of them."""
         for index in production.to_send:
-            result = production.results[index]
-            copy = Copy(
-                result.topic,
-                result.partition,
-                result.key,
-                result.value,
-                result.headers,
-                result.timestamp,
-            )
+            copy = copy_of_result(production.results[index])
             self._sink.write(copy, partial(self._answer, production, index))
 
     def _answer(self, production: Production, index: int, error: PublishFailedError | None) -> None:

@@ -39,7 +39,7 @@ from window_consumer.runtime.figures.inspection import Inspection
 from window_consumer.runtime.figures.stack_dump import CallPositions, ChildPicture
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.runtime.log import own_logger
-from window_consumer.runtime.outlet import SeparateWrites
+from window_consumer.runtime.outlet import Outlet, SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.broadcast_offsets import (
     BroadcastBegin,
@@ -59,6 +59,11 @@ from window_consumer.runtime.pools.pool import (
 from window_consumer.runtime.pools.registry import DEFAULT
 from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
+from window_consumer.runtime.transactions import (
+    EndTransactions,
+    TransactionalSink,
+    TransactionOutlet,
+)
 from window_consumer.runtime.worker_log import WorkerLog
 
 _CLOSE_S = 1.0
@@ -153,7 +158,7 @@ class Worker:
         self,
         setup: WorkerSetup,
         source: Source,
-        sink: Sink,
+        sink: Sink | TransactionalSink,
         state: Any,
         on_phase: Callable[[Worker, Phase], None],
         predecessor: LeftBehind | None = None,
@@ -183,7 +188,7 @@ class Worker:
         self._pool = setup.make_pool(
             setup.name, setup.engine.slots, caller, self._completions, state
         )
-        self._publisher = Publisher(setup.name, sink, self._completions)
+        self._writer, outlet = self._outlet(source)
         self._watch = TopicWatch(
             setup.name, setup.ask_topics, self._completions, ask_ends=setup.ask_ends
         )
@@ -195,7 +200,7 @@ class Worker:
             source=source,
             engine=self._engine,
             pool=self._pool,
-            outlet=SeparateWrites(source, self._publisher, self._engine.copy_of),
+            outlet=outlet,
             completions=self._completions,
             assignments=assignments,
             offset_resets=OffsetResets(
@@ -224,10 +229,23 @@ class Worker:
             begin, handled = setup.broadcast_begin, guarantee.handled
             return BroadcastOffsets(source, begin, handled, catch_up, self._clock)
         kept = KeptOutcomes(
-            ordered=setup.engine.ordering != "unordered", keeps_finished=guarantee.keeps_finished
+            ordered=setup.engine.ordering != "unordered",
+            keeps_finished=guarantee.keeps_finished,
+            recalls=guarantee.recalls_lost,
         )
         warn = self._worker_log.warn
         return CommittedStartOffsets(source, setup.on_no_offset, warn, setup.retry_levels, kept)
+
+    def _outlet(self, source: Source) -> tuple[Publisher | EndTransactions, Outlet]:
+        """Return what writes, and the thread that waits for the brokers."""
+        name, sink, completions = self.setup.name, self._sink, self._completions
+        copy_of = self._engine.copy_of
+        if not isinstance(sink, TransactionalSink):
+            publisher = Publisher(name, sink, completions)
+            return publisher, SeparateWrites(source, publisher, copy_of)
+        ends = sink.ends(name, sink, completions)
+        engine, clock = self._engine, self._clock
+        return ends, TransactionOutlet(source, engine, sink.sink, ends, completions, clock, copy_of)
 
     @property
     def name(self) -> str:
@@ -276,7 +294,7 @@ class Worker:
     def start(self) -> None:
         """Start all threads; the poll thread joins the group."""
         self._pool.start()
-        self._publisher.start()
+        self._writer.start()
         self.loop.thread.start()
         self._watch.start()
 
@@ -298,7 +316,7 @@ class Worker:
         """Wait for the threads; return False if one of them still runs after ``timeout_s``."""
         self.loop.thread.join(timeout_s)
         running = self._pool.stop(0.0 if self.loop.hangs else _CLOSE_S)
-        unacked = self._publisher.stop(_CLOSE_S)
+        unacked = self._writer.stop(_CLOSE_S)
         self._watch.end(_CLOSE_S)
         if unacked:
             self._worker_log.warn(
@@ -338,7 +356,7 @@ class Worker:
     @property
     def cannot_write(self) -> str | None:
         """Why copies and results cannot be written at the moment, None where they can."""
-        return self._publisher.trouble
+        return self._writer.trouble
 
     def halt(self, name: TopicPartition | None, *, halted: bool) -> bool | None:
         """Pause or resume a partition, or the whole worker for None.

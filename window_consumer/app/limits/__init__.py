@@ -155,7 +155,7 @@ def bounds_of(
     )
     endless = not worker.retry.moves
     elapsed = (sum(wait.shortest_s for wait in waits), sum(wait.longest_s for wait in waits))
-    commit_every = max(config.commit_interval, min(metadata, MAX_BYTES) / MAX_BYTES_PER_S)
+    commit_every = max(config.commit_interval_s, min(metadata, MAX_BYTES) / MAX_BYTES_PER_S)
     return WorkerBounds(
         worker=worker.name,
         ordering=config.ordering,

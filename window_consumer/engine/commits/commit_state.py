@@ -84,10 +84,18 @@ class CommitState:
 
     def due(self, now: float) -> bool:
         """Return whether a commit should be made now."""
+        if self._in_flight is not None:
+            return False
         if self.crash_history is not None and self.crash_history.awaits_commit:
-            return self._in_flight is None and now >= self._affordable_at
-        is_wanted = self.changed or self.membership.is_asked
-        return is_wanted and self._in_flight is None and now >= self._due_at
+            return now >= self._affordable_at
+        return self.is_wanted and now >= self._due_at
+
+    @property
+    def is_wanted(self) -> bool:
+        """There is something to commit."""
+        if self.changed or self.membership.is_asked:
+            return True
+        return self.crash_history is not None and self.crash_history.awaits_commit
 
     def make(
         self,

@@ -65,6 +65,9 @@ class DeliveryGuarantee(ABC):
     say which were taken in, and the window begins behind them. What was finished without a commit
     is not remembered, as what waited is not."""
 
+    recalls_lost: ClassVar[bool] = True
+    """What this member had finished of a lost partition need not run again when it returns."""
+
     def next_due(self, now: float) -> float:
         """Return when ``commits`` is to be asked again at the latest."""
         del now

@@ -59,8 +59,8 @@ class KeptOutcomes:
     Memory: as many ranges as the lost windows had, and the data of observers.
     """
 
-    def __init__(self, *, ordered: bool, keeps_finished: bool = False):
-        self.remembers = not (ordered or keeps_finished)
+    def __init__(self, *, ordered: bool, keeps_finished: bool = False, recalls: bool = True):
+        self.remembers = recalls and not (ordered or keeps_finished)
         """False keeps nothing: what no commit covers runs again."""
         self.keeps_finished = keeps_finished
         """See ``DeliveryGuarantee``."""

@@ -38,6 +38,8 @@ class Found:
     """What this member had finished when it lost the partition, if still valid."""
     keeps_finished: bool = False
     """See ``DeliveryGuarantee``."""
+    is_again: bool = False
+    """This member begins it again by itself: no process has ended."""
 
 
 @frozen
@@ -129,7 +131,8 @@ def _from_offset(found: Found, next_offset: int) -> Start:
         note = evolve(note, finished=found.kept.beyond(next_offset))
         if note.finished and note.finished[0].start == next_offset:
             begin = note.finished[0].stop
-    before = None if note.fired is not None else unclean_ends(note, found.log[1])
+    end = evolve(note, clean=True) if found.is_again else note
+    before = None if note.fired is not None else unclean_ends(end, found.log[1])
     # While the worker runs, only a plain "in use" is normal.
     opened = not (note.clean or note.unclean_ends or note.suspect is not None or note.crashes)
     assigned = _assigned(

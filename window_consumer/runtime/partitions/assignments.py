@@ -87,6 +87,11 @@ class Assignments:
             names = sorted({*names, *self._unread})
         return self._try(names, now) if names else []
 
+    def begin_again(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
+        """Return where to begin with partitions that were just given up, as ``resolve``."""
+        self.starts.begin_again(names)
+        return self.resolve(names, now)
+
     def made_anew(self, facts: Mapping[str, TopicFacts]) -> list[TopicPartition]:
         """Return the partitions whose topic has another id than when they were assigned."""
         return [

@@ -11,9 +11,10 @@ from typing import Final
 
 from attrs import define, field
 
-from window_consumer.engine.decisions import Outlived
+from window_consumer.engine.commits.commit_metadata import MAX_BYTES
+from window_consumer.engine.decisions import Assigned, Outlived
 from window_consumer.engine.engine import Engine
-from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.errors import NotCommittedError, WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, CommitResults, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
@@ -21,7 +22,7 @@ from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import SERVE_S, WorkerMailbox
 from window_consumer.runtime.outlet import Outlet
 from window_consumer.runtime.partitions.assignments import Assignments
-from window_consumer.runtime.partitions.final_commit import FinalCommits
+from window_consumer.runtime.partitions.final_commit import LAST_COMMIT_S, FinalCommits
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.pools.pool import Pool
 from window_consumer.runtime.worker_log import WorkerLog
@@ -105,11 +106,8 @@ class PartitionOwnership:
         suspects = self._freeze_detector.suspects(held)
         for name in held:
             self._assignments.starts.lost(self._engine.partitions[name], now)
-        running = self._engine.running(held)
-        outlived = dict.fromkeys([*self._engine.on_lost(names, now), *suspects])
-        self._remove(names)
-        if running:
-            self._pool.interrupt(running)
+        outlived = dict.fromkeys([*self._lose(names, now), *suspects])
+        self._outlet.lost(names)
         if held:
             self._worker_log.warn(
                 LogEvent.PARTITIONS_LOST,
@@ -118,12 +116,49 @@ class PartitionOwnership:
             )
         self._worker_log.calls.outlived(outlived)
 
-    def retry(self, now: float) -> None:
-        """Start partitions that had to wait, and try again to find lost positions."""
-        assigned = self._assignments.retry(now)
+    def on_aborted(self, error: NotCommittedError) -> None:
+        """Give all partitions up, and read those that are not being revoked again.
+
+        Their calls change nothing any more. Raises WorkerStoppedError if that cannot help.
+        """
+        if error.metadata_too_large:
+            raise WorkerStoppedError(
+                f"delivery: exactly_once needs commits with {MAX_BYTES + 1:,} bytes of metadata:"
+                f" raise the brokers' offset.metadata.max.bytes ({error})"
+            )
+        now = self._clock.now()
+        partitions = self._engine.partitions
+        again = [name for name, each in partitions.items() if each.is_assigned]
+        outlived = self._lose(list(partitions), now)
+        self._worker_log.warn(
+            LogEvent.TRANSACTION_ABORTED,
+            f"a transaction was aborted, its records run again: {error}",
+        )
+        self._worker_log.calls.outlived(outlived)
+        assigned = self._assignments.begin_again(again, now)
+        started = {each.name for each in assigned}
+        if late := [name for name in again if name not in started]:
+            self._source.pause(late)
+        self._start(assigned, now)
+
+    def _lose(self, names: Sequence[TopicPartition], now: float) -> Sequence[Outlived]:
+        """Release partitions without a commit, and end their calls where that is possible."""
+        running = self._engine.running(names)
+        outlived = self._engine.on_lost(names, now)
+        self._remove(names)
+        if running:
+            self._pool.interrupt(running)
+        return outlived
+
+    def _start(self, assigned: Sequence[Assigned], now: float) -> None:
         for each in assigned:
             self._source.seek(each.name, each.next_offset)
         self._engine.on_assigned(assigned, now)
+
+    def retry(self, now: float) -> None:
+        """Start partitions that had to wait, and try again to find lost positions."""
+        assigned = self._assignments.retry(now)
+        self._start(assigned, now)
         if assigned:
             self._log_assignment()
         self._worker_log.recalled(assigned)
@@ -203,10 +238,13 @@ class PartitionOwnership:
 
     def give_up(self, names: Sequence[TopicPartition]) -> Sequence[Outlived]:
         """Make the last commit; return the calls that are still running."""
-        verified = self._last_commits.verified(names)
+        self._outlet.settle(self.left_s(LAST_COMMIT_S))
+        unverified = set(names) - self._last_commits.verified(names)
         commits, outlived = self._engine.on_revoked(names, self._clock.now())
         self._worker_log.calls.outlived(outlived)
-        self._last_commits.write([each for each in commits if each.name in verified])
+        if unverified:
+            self._outlet.lost(list(unverified))
+        self._last_commits.write([each for each in commits if each.name not in unverified])
         self._remove(names)
         return outlived
 

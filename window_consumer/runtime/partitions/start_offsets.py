@@ -44,6 +44,9 @@ class StartOffsets(ABC):
     def assigned(self, names: Sequence[TopicPartition]) -> None:  # noqa: B027 - one kind asks
         """Record an assignment; ``find`` follows, perhaps later."""
 
+    def begin_again(self, names: Sequence[TopicPartition]) -> None:  # noqa: B027 - as above
+        """Record that this member begins them again by itself: no process has ended."""
+
     def lost(self, partition: Partition, now: float) -> None:  # noqa: B027 - as above
         """Keep what is needed if a lost partition returns, before it is released."""
 
@@ -81,6 +84,8 @@ class CommittedStartOffsets(StartOffsets):
         """The ladder's topics, whose records are never skipped on purpose."""
         self.kept = KeptOutcomes(ordered=True) if kept is None else kept
         """The outcomes of lost partitions."""
+        self._again: set[TopicPartition] = set()
+        """Partitions that this member begins again by itself."""
         self._first_ids: dict[str, str] = {}
         """The id of each topic when this worker first saw it, assigned or not."""
         self._appeared: set[str] = set()
@@ -89,6 +94,14 @@ class CommittedStartOffsets(StartOffsets):
     def lost(self, partition: Partition, now: float) -> None:
         """Keep its outcomes: nobody else may have moved its offset when it returns."""
         self.kept.keep(partition, now)
+
+    def begin_again(self, names: Sequence[TopicPartition]) -> None:
+        """See StartOffsets."""
+        self._again.update(names)
+
+    def remove(self, names: Sequence[TopicPartition]) -> None:
+        """See StartOffsets."""
+        self._again.difference_update(names)
 
     def expire(self, now: float) -> None:
         """See StartOffsets."""
@@ -166,7 +179,9 @@ class CommittedStartOffsets(StartOffsets):
             facts.partitions,
             self.kept.recall(name, committed[name], hashed, log[1]),
             self.kept.keeps_finished,
+            name in self._again,
         )
+        self._again.discard(name)
         return resolve(found, rule)
 
     def _is_another(self, topic: str, facts: TopicFacts) -> bool:

@@ -175,6 +175,10 @@ class BacklogSource:
         """Accept commits."""
         return dict.fromkeys(each.name for each in commits)
 
+    def member(self) -> object:
+        """Return None: a backfill is no member of a group."""
+        return None
+
     def committed(
         self,
         names: Sequence[TopicPartition],

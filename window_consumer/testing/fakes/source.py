@@ -234,6 +234,10 @@ class FakeSource:
                     results[name] = GivenUpError()
         return results
 
+    def member(self) -> object:
+        """Return this member, as a transaction of a fake broker needs it."""
+        return self
+
     def committed(
         self,
         names: Sequence[TopicPartition],

@@ -1,0 +1,66 @@
+"""Exactly once on a real Kafka: results, copies and offsets in one transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests import reading
+from tests.integration.conftest import ShopOn, protocol_settings
+from window_consumer import Produce, Record
+from window_consumer.model.errors import Fatal
+from window_consumer.model.log_events import LogEvent
+
+RECORDS = 600
+
+
+def test_each_record_has_one_result_or_one_dead_letter(shop: ShopOn, protocol: str) -> None:
+    orders = shop(3)
+    invoices = f"{orders.group}.invoices"
+    orders.create_topic(invoices, 2)
+
+    def bill(order: Record) -> Produce:
+        if int(order.value or b"") % 50 == 7:
+            raise Fatal("no such customer")
+        return Produce(invoices, order.key, order.value)
+
+    orders.behave = bill
+    orders.produce(range(RECORDS), keys=30)
+    settings = protocol_settings(protocol)
+    retry = {"attempts": 1, "on_failure": "overtake"}
+    with orders.running(
+        kafka=settings, delivery="exactly_once", ordering="key", retry=retry
+    ) as running:
+        orders.until_committed()
+        assert running.counters["work"].dead_lettered == RECORDS // 50
+    results = reading.read_all(orders.plain, invoices)
+    by_key: dict[bytes, list[int]] = {}
+    for message in results:
+        by_key.setdefault(message.key(), []).append(int(message.value()))
+    assert all(each == sorted(each) for each in by_key.values())
+    written = [int(each.value()) for each in (*results, *orders.dead_letters())]
+    assert Counter(written) == Counter(range(RECORDS))
+    assert orders.log.of(LogEvent.TRANSACTION_ABORTED) == []
+    assert orders.violations(copies=True) == []
+
+
+def test_a_record_with_a_refused_result_becomes_a_dead_letter_and_nothing_is_written_twice(
+    shop: ShopOn,
+) -> None:
+    orders = shop(1)
+    invoices = f"{orders.group}.invoices"
+    orders.create_topic(invoices, 2, {"max.message.bytes": "3000"})
+
+    def bill(order: Record) -> list[Produce]:
+        value = b"x" * 5_000 if order.value == b"77" else order.value
+        return [Produce(invoices, order.key, b"first"), Produce(invoices, order.key, value)]
+
+    orders.behave = bill
+    orders.produce(range(160), keys=20)
+    with orders.running(delivery="exactly_once", retry={"attempts": 1}):
+        orders.until_committed()
+    assert orders.log.of(LogEvent.TRANSACTION_ABORTED)
+    values = Counter(message.value() for message in reading.read_all(orders.plain, invoices))
+    assert values.pop(b"first") == 159
+    assert values == Counter(b"%d" % number for number in range(160) if number != 77)
+    (letter,) = orders.dead_letters()
+    assert letter.value() == b"77"
