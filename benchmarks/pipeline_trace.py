@@ -100,9 +100,12 @@ def index(
     """Read the rest of the topic; timed without the start of Spark."""
     from window_consumer.spark import jars, jobs, session  # noqa: PLC0415 - an optional extra
     from window_consumer.spark.plan import PipelinePlan  # noqa: PLC0415 - as above
+    from window_consumer.trace.spark.config import TraceSection  # noqa: PLC0415 - as above
 
     plan = PipelinePlan(
-        kafka={"bootstrap.servers": bootstrap}, directory=directory, trace_topic=topic
+        kafka={"bootstrap.servers": bootstrap},
+        directory=directory,
+        features={TraceSection: TraceSection(topic=topic)},
     )
     properties = {"spark.driver.memory": memory}
     spark = session.start("bench", master, jars.ready(jars.default_directory()), properties)

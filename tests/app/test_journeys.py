@@ -12,7 +12,7 @@ import pytest
 from tests.golden_texts import Golden
 from tests.model.test_journey import story
 from tests.pipeline.test_search import write
-from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.spark.wire import load_pipeline
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_tail import EventTail, TailEnd
 from window_consumer.trace.lookup import Journeys
@@ -41,9 +41,9 @@ def journeys(tmp_path: Path) -> Callable[[float], Journeys]:
     write(tmp_path / "tables" / "trace", story())
     text = {"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "directory": "."}
     (tmp_path / "pipeline.yaml").write_text(json.dumps(text))
-    loaded = load_pipeline(tmp_path / "pipeline.yaml")
+    plan = load_pipeline(tmp_path / "pipeline.yaml")
     make_tail = partial(CountedTail, answer_s=0.2)
-    return lambda away_s: Journeys(loaded, make_tail=make_tail, away_s=away_s)
+    return lambda away_s: Journeys(plan, make_tail=make_tail, away_s=away_s)
 
 
 def test_a_kafka_that_is_away_is_not_asked_each_time_and_each_answer_says_so(

@@ -15,13 +15,14 @@ import pytest
 
 from tests.commands import Commands
 from tests.golden_texts import Golden
-from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.dlq.spark.config import DeadLetterSection
 from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
 from window_consumer.spark.commands import runner
 from window_consumer.spark.commands.runner import JobRunningError, Runner
 from window_consumer.spark.commands.schedule import BATCH_S
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.wire import plan_of
+from window_consumer.spark.wire import load_pipeline
+from window_consumer.trace.spark.config import TraceSection
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,14 @@ from window_consumer.spark.wire import plan_of
             },
             "their names begin with spark.",
         ),
+        (
+            {"kafka": {"bootstrap.servers": "b:1"}, "directory": "x", "mask": [{"feilds": []}]},
+            "mask[0].feilds",
+        ),
+        (
+            {"kafka": {"bootstrap.servers": "b:1"}, "directory": "x", "mask": {"fields": ["a"]}},
+            "mask: a mapping",
+        ),
     ],
 )
 def test_a_configuration_that_is_wrong_is_reported_with_its_place(
@@ -60,15 +69,17 @@ def test_a_job_that_is_none_and_options_that_exclude_each_other(commands: Comman
     assert ended.code == 2
 
 
+def kept_days(plan: PipelinePlan) -> tuple[int, int]:
+    return plan.section(TraceSection).keep_days, plan.section(DeadLetterSection).keep_days
+
+
 def test_how_long_tables_keep_what_they_have_is_configured_in_days(tmp_path: Path) -> None:
     content: dict[str, Any] = {"kafka": {"bootstrap.servers": "b:1"}, "directory": "x"}
     file = tmp_path / "pipeline.yaml"
     file.write_text(json.dumps(content))
-    usual = plan_of(load_pipeline(file))
-    assert (usual.keep_days, usual.dlq_keep_days) == (30, 90)
+    assert kept_days(load_pipeline(file)) == (30, 90)
     file.write_text(json.dumps({**content, "trace": {"keep": "7d"}, "dlq": {"keep": "1d"}}))
-    chosen = plan_of(load_pipeline(file))
-    assert (chosen.keep_days, chosen.dlq_keep_days) == (7, 1)
+    assert kept_days(load_pipeline(file)) == (7, 1)
 
 
 # ---- the runner

@@ -16,8 +16,8 @@ import pytest
 from tests.admin.certificates import make_certificate
 from tests.commands import DEADLINE_S, Commands
 from tests.docs.pages import PAGES, ROOT, blocks, module_of
-from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.log_events import LogEvent
+from window_consumer.spark.wire import load_pipeline
 from window_consumer.testing import TestApp
 
 README = ROOT / "README.md"

@@ -9,9 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_type_hints
 
-import attrs
 import click
 import pytest
 
@@ -20,10 +18,12 @@ from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links
 from window_consumer.app.features import FEATURES
 from window_consumer.cli.main import cli
 from window_consumer.config import config_page
+from window_consumer.config.options import options, subsections
 from window_consumer.config.sections.kafka_properties import KafkaConfig
-from window_consumer.config.sections.pipeline import PipelineConfig
 from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.model import headers
+from window_consumer.spark.config import PipelineConfig
+from window_consumer.spark.wire import sections
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
@@ -38,9 +38,9 @@ def test_the_configuration_page_is_what_the_classes_say() -> None:
 def test_the_pipelines_page_names_every_key_of_its_configuration() -> None:
     page = (ROOT / "docs/pipeline.md").read_text("utf-8")
     keys = {"kafka"}
-    for name, kind in get_type_hints(PipelineConfig).items():
-        sections = attrs.has(kind) and kind is not KafkaConfig
-        keys |= {f"{name}.{each.name}" for each in attrs.fields(kind)} if sections else {name}
+    for name, kind in subsections(PipelineConfig, sections()).items():
+        if kind is not KafkaConfig:
+            keys |= {name} if kind is None else {f"{name}.{each}" for each in options(kind)}
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from tests.commands import Ended
 from window_consumer.cli.main import main
-from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.spark.commands.runner import runner_of
-from window_consumer.spark.wire import plan_of
+from window_consumer.spark.wire import load_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,5 +35,4 @@ def run(spark: SparkSession, *arguments: str) -> Ended:
 
 def run_job(spark: SparkSession, file: Path, name: str = "trace") -> None:
     """Run a job of a pipeline.yaml once, as a report does before it answers."""
-    loaded = load_pipeline(file)
-    runner_of(loaded, plan_of(loaded)).refresh(spark, name)
+    runner_of(load_pipeline(file)).refresh(spark, name)

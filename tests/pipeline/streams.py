@@ -12,9 +12,8 @@ import duckdb
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.wire import plan_of
+from window_consumer.spark.wire import load_pipeline
 from window_consumer.trace.event_batch import Column, OffsetColumn, encoded
 
 NOW_US = int(time.time() * 1e6)
@@ -61,7 +60,7 @@ def configured(directory: Path, bootstrap: str, topic: str, **more: Any) -> Path
 
 def planned(file: Path) -> PipelinePlan:
     """Return the plan of a pipeline.yaml."""
-    return plan_of(load_pipeline(file))
+    return load_pipeline(file)
 
 
 def counted(plan: PipelinePlan, table: str = "trace") -> Mapping[str, int]:

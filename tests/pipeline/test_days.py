@@ -14,9 +14,10 @@ from tests.pipeline import test_audit, test_trace
 from window_consumer.audit.count import AuditCount, CountTier, encode
 from window_consumer.audit.spark import counts as audit
 from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.dlq.spark.config import Reading
 from window_consumer.dlq.spark.schema import DEAD_LETTERS, LETTERS
 from window_consumer.spark import maintenance, tables
-from window_consumer.spark.plan import PipelinePlan, Reading
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import utc_day
 from window_consumer.trace.spark import table as trace
 

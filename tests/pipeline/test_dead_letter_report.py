@@ -15,9 +15,9 @@ from tests.pipeline.dead_letters import HOUR_MS, NOW_MS, Letter, ours, records
 from window_consumer.dlq.report.formatting import name_of
 from window_consumer.dlq.spark import report as dead_letter_report
 from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.dlq.spark.config import Reading
 from window_consumer.dlq.spark.findings import DeadLetterFindings
 from window_consumer.dlq.spark.summary import ReportRequest, findings
-from window_consumer.spark.plan import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,11 +11,11 @@ from tests.pipeline.dead_letters import NOW_MS, Letter, ours, records
 from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.dlq.spark.config import Reading
 from window_consumer.dlq.spark.schema import DEAD_LETTERS
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.record import TopicPartition
 from window_consumer.spark import tables
-from window_consumer.spark.plan import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -21,6 +21,7 @@ from tests.model.test_dead_letter import CONNECT, SPRING
 from tests.pipeline import here
 from window_consumer.dlq.dead_letter import WrittenBy
 from window_consumer.dlq.spark import ranges as dead_letter_places
+from window_consumer.dlq.spark.config import DeadLetterSection
 from window_consumer.dlq.spark.findings import DeadLetterFindings
 from window_consumer.dlq.spark.summary import ReportRequest, findings
 from window_consumer.spark import jobs
@@ -116,8 +117,7 @@ def test_the_report_equals_what_was_planted(
     plan = PipelinePlan(
         kafka=kafka_section,
         directory=str(tmp_path / "lake"),
-        dlq_topics=(foreign,),
-        dlq_patterns=(pattern,),
+        features={DeadLetterSection: DeadLetterSection(topics=(foreign,), patterns=(pattern,))},
     )
     before = ReportRequest(asked_ms=2**41)
     assert dead_letter_places.table(spark, plan, before) is None

@@ -16,6 +16,7 @@ from tests.pipeline.here import run
 from tests.pipeline.streams import planned
 from tests.pipeline.test_search import write
 from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.dlq.spark.config import Reading
 from window_consumer.dlq.spark.schema import LETTERS
 from window_consumer.spark import tables
 from window_consumer.spark.tables import BROKEN
@@ -44,7 +45,7 @@ def with_letters(spark: SparkSession, file: Path) -> PipelinePlan:
         letter(4, OTHER, None),
     ]
     judged = tables.readable(dead_letters.judge(records(spark, *given)))
-    rows = dead_letters.letters(judged, plan.dlq_reading)
+    rows = dead_letters.letters(judged, Reading.of(plan))
     LETTERS.append(rows, LETTERS.make(spark, plan), "job", 1)
     return plan
 

@@ -37,6 +37,7 @@ from window_consumer.spark.commands.skipped import SkippedRanges
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import NewerTableError
 from window_consumer.testing.real_kafka import RealKafka
+from window_consumer.trace.spark.config import TraceSection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +53,10 @@ def refused(problem: CheckpointProblem, match: str = "--restart") -> Iterator[No
     with pytest.raises(CheckpointError, match=match) as caught:
         yield
     assert caught.value.problem is problem
+
+
+def topic_of(plan: PipelinePlan) -> str:
+    return plan.section(TraceSection).topic
 
 
 class Pipeline:
@@ -74,8 +79,8 @@ class Pipeline:
 
     def run(self, plan: PipelinePlan, **how: Any) -> int:
         """Run the job once; return how many records it has read."""
-        its = topics.identity(self.admin, plan.trace_topic)
-        origin = JobSource(topics={plan.trace_topic: its})
+        its = topics.identity(self.admin, topic_of(plan))
+        origin = JobSource(topics={topic_of(plan): its})
         query = jobs.start(self.spark, plan, TRACE, jobs.JobOptions(origin=origin, **how))
         query.wait()
         return query.sink.records
@@ -360,7 +365,7 @@ def test_a_batch_that_somebody_else_has_written_is_reported(pipeline: Pipeline) 
     plan = pipeline.plan()
     pipeline.write(batch(1))
     pipeline.run(plan)
-    records = sources.bounded(pipeline.spark, sources.options(plan.kafka, plan.trace_topic))
+    records = sources.bounded(pipeline.spark, sources.options(plan.kafka, topic_of(plan)))
     unaware = Checkpoint(plan.checkpoint("trace"), 0, written=-1)
     sink = jobs.BatchSink(
         TRACE,
@@ -383,7 +388,7 @@ def test_two_processes_that_write_a_batch_at_once_write_it_once(
     plan = pipeline.plan()
     pipeline.run(plan)  # which makes the tables, and may be a batch already
     pipeline.write(batch(1))
-    records = sources.bounded(pipeline.spark, sources.options(plan.kafka, plan.trace_topic))
+    records = sources.bounded(pipeline.spark, sources.options(plan.kafka, topic_of(plan)))
     running, gate = tmp_path / "running", tmp_path / "gate"
 
     def sink(rows: Callable[[DataFrame, PipelinePlan], DataFrame]) -> jobs.BatchSink:
@@ -459,7 +464,7 @@ def test_a_value_of_two_megabytes_that_is_no_event_is_kept_by_half(pipeline: Pip
     topics_large = {"max.message.bytes": "8000000"}
     topics.make(pipeline.admin, NewTopic(f"{pipeline.topic}-large", 1, 1, config=topics_large))
     plan = pipeline.plan(f"{pipeline.topic}-large")
-    write(pipeline.kafka.bootstrap, plan.trace_topic, [b"x" * 2_000_000, batch(1)])
+    write(pipeline.kafka.bootstrap, topic_of(plan), [b"x" * 2_000_000, batch(1)])
     pipeline.run(plan)
     assert counted(plan)["rows"] == 100
     (value,) = DeltaTable(plan.table("quarantine")).to_pyarrow_table()["value"].to_pylist()

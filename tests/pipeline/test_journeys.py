@@ -16,9 +16,9 @@ from tests.commands import DEADLINE_S, Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
 from window_consumer import App, Record, TracedProducer, TraceSettings
-from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.spark import jobs
-from window_consumer.spark.wire import plan_of
+from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import load_pipeline
 from window_consumer.testing.real_kafka import RealKafka
 from window_consumer.trace.event_tail import EventTail
 from window_consumer.trace.journey import Journey
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def configured(directory: Path, bootstrap: str, events: str) -> LoadedPipeline:
+def configured(directory: Path, bootstrap: str, events: str) -> PipelinePlan:
     text = {
         "kafka": {"bootstrap.servers": bootstrap},
         "directory": "it has a name",
@@ -41,8 +41,8 @@ def configured(directory: Path, bootstrap: str, events: str) -> LoadedPipeline:
     return load_pipeline(file)
 
 
-def index(spark: SparkSession, loaded: LoadedPipeline) -> None:
-    query = jobs.start(spark, plan_of(loaded), jobs.JOBS["trace"])
+def index(spark: SparkSession, plan: PipelinePlan) -> None:
+    query = jobs.start(spark, plan, jobs.JOBS["trace"])
     query.wait()
 
 
@@ -107,11 +107,11 @@ def test_a_record_of_a_moment_ago_is_found_and_stays_found_once(
     shop: Shop, spark: SparkSession, commands: Commands
 ) -> None:
     """Its way over two retry levels into the dead letters, planted by a handler that fails."""
-    loaded = configured(commands.directory, shop.bootstrap, shop.events)
-    TRACE.make(spark, plan_of(loaded))  # nothing is in it yet
+    plan = configured(commands.directory, shop.bootstrap, shop.events)
+    TRACE.make(spark, plan)  # nothing is in it yet
     # A person waits so long for a Kafka that is slow.
     patient = partial(EventTail, answer_s=DEADLINE_S, most_s=DEADLINE_S)
-    journeys = Journeys(loaded, make_tail=patient)
+    journeys = Journeys(plan, make_tail=patient)
 
     def is_reported(record: str, end: str) -> bool:
         found = journey_of(journeys, record)
@@ -137,9 +137,9 @@ def test_a_record_of_a_moment_ago_is_found_and_stays_found_once(
     from_kafka = journeys.find(key, 10).events
     assert [event.attempt for event in from_kafka] == [1, 2, 3]
     assert journeys.find(key, 2).events == from_kafka[1:]
-    only = Journeys(loaded, indexed_only=True)
+    only = Journeys(plan, indexed_only=True)
     assert only.of("bad1").events == ()
-    index(spark, loaded)
+    index(spark, plan)
     only.refresh()
     assert only.of("bad1") == answer  # the same from the table
     assert journeys.of("bad1") == answer  # as the table was: with the end of the topic

@@ -14,6 +14,7 @@ import pytest
 
 from tests.pipeline.test_search import write
 from tests.pipeline.test_trace import records
+from window_consumer.dlq.spark.config import DeadLetterSection
 from window_consumer.dlq.spark.schema import DEAD_LETTERS, LETTERS
 from window_consumer.spark import maintenance
 from window_consumer.spark.plan import PipelinePlan
@@ -21,6 +22,7 @@ from window_consumer.spark.tables import BROKEN, QUARANTINE, quarantined, readab
 from window_consumer.trace.event_batch import Column, OffsetColumn, decoded, encoded
 from window_consumer.trace.query import TraceQuery
 from window_consumer.trace.spark import table as trace
+from window_consumer.trace.spark.config import TraceSection
 from window_consumer.trace.spark.schema import TRACE
 from window_consumer.trace.spark.search import Index
 
@@ -31,6 +33,7 @@ TODAY = date(2026, 1, 2)
 EVIL = "O'Hara \"\\ü"
 KEYS = ["a", EVIL, "b"]
 DAYS_AGO = (0, 0, 40)
+_DAY_S = 86_400.0
 
 
 def batch(number: int, days_ago: int) -> bytes:
@@ -113,7 +116,11 @@ def test_old_dead_letters_go_and_those_that_tell_no_time_by_when_they_were_writt
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """... after their own time, which is not that of the trace; what was quarantined, too."""
-    plan = PipelinePlan(kafka={}, directory=str(tmp_path), keep_days=1, dlq_keep_days=10)
+    days = {
+        TraceSection: TraceSection(keep=_DAY_S),
+        DeadLetterSection: DeadLetterSection(keep=10 * _DAY_S),
+    }
+    plan = PipelinePlan(kafka={}, directory=str(tmp_path), features=days)
     path, broken = LETTERS.make(spark, plan), BROKEN.make(spark, plan)
     now = datetime.combine(TODAY, datetime.min.time(), UTC)
     days_ago = {"today": 0, "kept": 10, "old": 11}
@@ -154,7 +161,8 @@ def test_what_was_quarantined_of_the_trace_goes_with_its_days(
     path = tables.plan.table(BROKEN.name)
     counts = trace.read(records(tables.spark, b"no counts"))
     BROKEN.append(quarantined(counts, "audit"), path, "another job", 1)
-    for days, dropped in ((tables.plan.keep_days - 1, 0), (tables.plan.keep_days + 2, 1)):
+    kept_days = TraceSection().keep_days
+    for days, dropped in ((kept_days - 1, 0), (kept_days + 2, 1)):
         today = TODAY + timedelta(days)
         kept = {each.name: each for each in maintenance.maintain(tables.spark, tables.plan, today)}
         assert kept["quarantine"].dropped == dropped

@@ -12,9 +12,8 @@ from attrs import evolve
 
 from tests.conftest import MakeTopic
 from tests.pipeline.streams import batch, configured, counted, write
-from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.spark.commands.runner import runner_of
-from window_consumer.spark.wire import plan_of
+from window_consumer.spark.wire import load_pipeline
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:
@@ -34,9 +33,9 @@ def test_a_tick_takes_all_there_is_and_tells_it_in_a_line(
 ) -> None:
     events = make_topic("events", 2)
     write(kafka.bootstrap, events, [*map(batch, range(7)), b"no event"])
-    loaded = load_pipeline(configured(tmp_path, kafka.bootstrap, events, batch_records=4))
+    plan = load_pipeline(configured(tmp_path, kafka.bootstrap, events, batch_records=4))
     stop = threading.Event()
-    runner = runner_of(loaded, plan_of(loaded))
+    runner = runner_of(plan)
     logs_of = runner.logs
     assert logs_of is not None
 

@@ -43,9 +43,7 @@ def _wrong_host(name: str) -> str | None:
 
 
 def _file_kind(what: str) -> kinds.ValueKind:
-    return kinds.text(
-        f"the path of a file with {what}, in PEM", lambda text: None if text.strip() else "is empty"
-    )
+    return kinds.text(f"the path of a file with {what}, in PEM")
 
 
 @frozen(kw_only=True)
@@ -128,10 +126,7 @@ class AdminConfig(ListenSection):
             "The configuration of the pipeline, such as pipeline.yaml; a relative name starts at "
             "this file's directory. With it, the page shows journeys of records from the message "
             "trace, see docs/trace.md. Needs the extra spark.",
-            kind=kinds.text(
-                "the path of a configuration of the pipeline",
-                lambda text: None if text.strip() else "is empty",
-            ),
+            kind=kinds.text("the path of a configuration of the pipeline"),
             default="none: no journeys",
         ),
     )

@@ -14,10 +14,6 @@ _SHORTEST_S = 1.0
 _LONGEST_S = 24 * 3600.0
 
 
-def _wrong_directory(text: str) -> str | None:
-    return None if text.strip() else "is empty"
-
-
 @frozen(kw_only=True)
 class AuditConfig:
     """The message audit: counts of records by outcome, to compare with what was sent."""
@@ -36,7 +32,7 @@ class AuditConfig:
             "Where counts are written first, each process in its own subdirectory. It must "
             "outlive the process: the next one ships what is left there. A relative path starts "
             "at the configuration file's directory.",
-            kind=kinds.text("a directory", _wrong_directory),
+            kind=kinds.text("a directory"),
             default="none: required with enabled: true",
         ),
     )

@@ -19,6 +19,7 @@ from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import NewFailureConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS
 from window_consumer.config.sections.listening import ListenAddress, ListenSection
+from window_consumer.config.sections.mask import empty_rules
 from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.tree import Path, Tree
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
@@ -106,7 +107,7 @@ def check(
             Problem(("workers",), "all are disabled; at least one has to say enabled: true")
         )
     if "mask" not in broken:
-        problems.extend(_mask(config))
+        problems.extend(empty_rules(config.mask))
     problems.extend(_same_address(config, sections))
     problems.extend(_of_features(config, tree, broken, sections))
     if "kafka" not in broken:
@@ -146,13 +147,6 @@ def _missing_groups(tree: Tree) -> Iterator[Problem]:
                 continue
             expected = kinds.kafka_name("group").expected
             yield Problem(("workers", name, "group"), f"is missing: {expected}")
-
-
-def _mask(config: Config) -> Iterator[Problem]:
-    for index, rule in enumerate(config.mask):
-        if not rule.fields and not rule.whole:
-            message = "hides nothing: give fields: [...], or whole: [value] for a part of a record"
-            yield Problem(("mask", index), message)
 
 
 def _same_address(config: Config, sections: Sections) -> Iterator[Problem]:

@@ -212,12 +212,16 @@ def member(of: type[StrEnum]) -> ValueKind:
     return evolve(words, read=lambda raw: of(words.read(raw)))
 
 
+def _blank(text: str) -> str | None:
+    return None if text.strip() else "is empty"
+
+
 def text(
-    expected: str, check: Callable[[str], str | None], pattern: str | None = None
+    expected: str, check: Callable[[str], str | None] = _blank, pattern: str | None = None
 ) -> ValueKind:
     """Text that must pass a check, which returns what is wrong with it or None.
 
-    ``pattern`` is for the JSON Schema.
+    Without one, it must not be blank. ``pattern`` is for the JSON Schema.
     """
 
     def read(raw: Any) -> str:

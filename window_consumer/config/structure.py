@@ -45,23 +45,25 @@ def structure(tree: Tree, sections: Sections = NO_SECTIONS) -> tuple[Config, lis
             found[name] = _named(raw.get(name), kind, (name,), problems, sections)
         elif kind is not None:
             found[name] = section_of(raw.get(name), kind, (name,), problems) or kind()
-    found["mask"] = _mask(raw.get("mask"), problems)
+    try:
+        found["mask"] = _mask(raw.get("mask"))
+    except InvalidError as error:
+        problems.extend(problem.below(("mask",)) for problem in error.problems)
     found["workers"] = _workers(raw.get("workers"), problems, sections)
     problems.extend(_misread_properties(tree))
     features = {each.kind: found.pop(each.name) for each in sections.file}
     return Config(features=features, **found), problems
 
 
-def _mask(raw: Any, problems: list[Problem]) -> tuple[MaskRule, ...]:
+def _mask(raw: Any) -> tuple[MaskRule, ...]:
     if raw is None:
         return ()
     if not isinstance(raw, list):
-        hint = "a list of rules, such as [{topics: [cards], fields: [number]}]"
-        problems.append(Problem(("mask",), f"is not {hint}", value=raw))
-        return ()
-    rules = [
-        section_of(each, MaskRule, ("mask", index), problems) for index, each in enumerate(raw)
-    ]
+        raise InvalidError.of(raw, "a list of rules, such as [{topics: [cards], fields: [number]}]")
+    problems: list[Problem] = []
+    rules = [section_of(each, MaskRule, (index,), problems) for index, each in enumerate(raw)]
+    if problems:
+        raise InvalidError(*problems)
     return tuple(rule for rule in rules if rule is not None)
 
 
@@ -221,4 +223,7 @@ def _field_override(field: attrs.Attribute[Any]) -> Any:
 
 _CONVERTER: Final = cattrs.Converter()
 _CONVERTER.register_structure_hook_factory(attrs.has, _hook)
+_CONVERTER.register_structure_hook_func(
+    lambda kind: kind == tuple[MaskRule, ...], lambda raw, _: _mask(raw)
+)
 _CONVERTER.register_structure_hook(KafkaConfig, lambda raw, _: read_kafka(raw))

@@ -35,10 +35,6 @@ def _wrong_target(text: str) -> str | None:
     return wrong_name(text.removesuffix("*") or "x")
 
 
-def _wrong_directory(text: str) -> str | None:
-    return None if text.strip() else "is empty"
-
-
 @frozen(kw_only=True)
 class DelayConfig:
     """The delay service."""
@@ -89,7 +85,7 @@ class DelayConfig:
         metadata=about(
             "Where the files of the wheel are. They are a cache of the topic: what is lost is read "
             "from Kafka again. A relative path starts at the configuration file's directory.",
-            kind=kinds.text("a directory", _wrong_directory),
+            kind=kinds.text("a directory"),
             default="none: required with store: wheel",
         ),
     )

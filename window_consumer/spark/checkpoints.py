@@ -169,7 +169,7 @@ def confirm(
     before = JobSource(
         cluster=noted.get("cluster"), topics=noted["topics"], is_pattern=origin.is_pattern
     )
-    _check(path, before, origin, plan.kafka.get("bootstrap.servers", ""), _again(job))
+    _check(path, before, origin, str(plan.kafka.get("bootstrap.servers", "")), _again(job))
     if (known := before.with_news(origin)) != before:
         files.write(note, json.dumps(asdict(known)))
 

@@ -1,17 +1,18 @@
-"""The pipeline's plan as plain values; other modules read the configuration."""
+"""The pipeline's plan as plain values; ``config`` reads the file."""
 
 from __future__ import annotations
 
 import posixpath
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from attrs import field, frozen
 
-from window_consumer.model.field_mask import FieldMask
-from window_consumer.model.key_forms import KeyMode
+from window_consumer.config.sections.kafka_properties import Scalar
+from window_consumer.config.sections.mask import MaskRules
+
+T = TypeVar("T")
 
 BUCKETS: Final = 8
 """Buckets of the events table, by the hash of the root's id: a record's steps share one."""
@@ -22,61 +23,33 @@ GENERATION: Final = 10**9
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-MaskOf = Callable[[Iterable[str | None]], FieldMask]
-"""Returns a record's mask by its present and original topics; None means unknown."""
-
-
-@frozen(kw_only=True)
-class Reading:
-    """What is kept of dead letters, and how."""
-
-    mask_of: MaskOf | None = None
-    """None hides nothing."""
-    keys: KeyMode = "raw"
-    key_secret: bytes = field(default=b"", repr=False)
-    values: bool = False
-    """Whether the beginnings of values are kept."""
-
-    @property
-    def needs_values(self) -> bool:
-        """Whether values must be read: to keep them, or to mask quotes of them in texts."""
-        return self.values or self.mask_of is not None
-
-    def mask(self, topics: Iterable[str | None]) -> FieldMask:
-        """Return the mask for one record."""
-        return FieldMask(()) if self.mask_of is None else self.mask_of(topics)
-
-
 @frozen(kw_only=True)
 class PipelinePlan:
     """Where to read, where to write, and with which Spark."""
 
-    kafka: Mapping[str, str] = field(repr=False)
-    """The client's properties, secrets among them."""
+    kafka: Mapping[str, Scalar] = field(repr=False)
+    """The consumer's properties, secrets among them."""
+    producer: Mapping[str, Scalar] = field(default=_NOTHING, repr=False)
+    """The producer's properties, likewise."""
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """All texts that must not appear in any output, see ``Mask``."""
     directory: str
     """The root of tables and checkpoints: a directory, or a URL that Spark and DuckDB support."""
     master: str | None = None
     spark: Mapping[str, str] = _NOTHING
     """Spark's properties."""
-    trace_topic: str = "wc.trace"
-    audit_topic: str = "wc.audit"
-    dlq_topics: tuple[str, ...] = ()
-    dlq_patterns: tuple[str, ...] = (r"^.+\.dlq$",)
-    """Searched in the names of topics."""
-    dlq_reading: Reading = field(factory=Reading)
-    """What is kept of dead letters."""
+    mask: MaskRules = field(factory=MaskRules)
+    """What must not be kept of dead letters."""
     batch_records: int = 2_000
     """The most Kafka records in one batch; each holds thousands of events."""
     fail_on_data_loss: bool = True
-    keep_days: int = 30
-    """Days that the trace is kept."""
-    dlq_keep_days: int = 90
+    features: Mapping[type, Any] = MappingProxyType({})
+    """The sections of features, by their classes."""
 
-    @property
-    def dlq_pattern(self) -> str:
-        """A Java pattern for the whole names of dead-letter topics."""
-        names = [re.escape(name) for name in self.dlq_topics]
-        return "|".join([*names, *(f"(?:{pattern}).*" for pattern in self.dlq_patterns)])
+    def section(self, kind: type[T]) -> T:
+        """Return the section of a feature; a plan that is from no file has its defaults."""
+        found: T | None = self.features.get(kind)
+        return kind() if found is None else found
 
     def table(self, name: str) -> str:
         """Return a table's path."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from window_consumer.config.sections.kafka_properties import Scalar, as_text
 from window_consumer.model.errors import UsageError
 
 _AS_IN_JAVA: Final = frozenset(
@@ -38,13 +39,13 @@ client has sent ahead. With the default this took 500 ms per task at the end of 
 """
 
 
-def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
+def java_properties(kafka: Mapping[str, Scalar]) -> dict[str, str]:
     """Return the properties for the Java client; raises UsageError for what it lacks.
 
     ``ssl.ca.location``, ``ssl.certificate.location`` and ``ssl.key.location`` (PEM files) are read
     and passed as texts; user name and password become ``sasl.jaas.config``.
     """
-    given = dict(kafka)
+    given = {key: as_text(value) for key, value in kafka.items()}
     found = {"isolation.level": "read_committed", "fetch.max.wait.ms": _WAIT_MS}
     mechanism = given.pop("sasl.mechanisms", None) or given.pop("sasl.mechanism", None)
     user, password = given.pop("sasl.username", None), given.pop("sasl.password", None)
@@ -95,7 +96,7 @@ def _text_of(name: str, path: str) -> str:
         raise UsageError(f"kafka: {name}: cannot read {path}: {error}") from error
 
 
-def options(kafka: Mapping[str, str], topics: str, *, pattern: bool = False) -> dict[str, str]:
+def options(kafka: Mapping[str, Scalar], topics: str, *, pattern: bool = False) -> dict[str, str]:
     """Return options of Spark's Kafka source for topics (comma-separated) or a Java pattern."""
     found = {f"kafka.{key}": value for key, value in java_properties(kafka).items()}
     found["subscribePattern" if pattern else "subscribe"] = topics

@@ -1,26 +1,29 @@
 """Wires features into the pipeline: the jobs they add, and what their commands need from it.
 
 Features import the pipeline; the pipeline finds them here by name when it needs them. A feature
-with a table adds its folder to ``FEATURES`` and a ``JOB`` in its ``spark/job``. Commands get the
-pipeline's plan, a Spark session, and the maintenance of tables.
+with a table adds its folder to ``FEATURES``, its ``SECTION`` of pipeline.yaml in its
+``spark/config``, and a ``JOB`` in its ``spark/job``. Commands get the pipeline's plan, a Spark
+session, and the maintenance of tables.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from window_consumer.config.sections.kafka_properties import as_text
+from window_consumer.config.options import Sections
 from window_consumer.config.sections.mask import MaskRules
-from window_consumer.config.sections.pipeline import LoadedPipeline
 from window_consumer.model.errors import RunError, UsageError
+from window_consumer.spark.config import read_pipeline
 from window_consumer.spark.jars import default_directory, ready
-from window_consumer.spark.plan import PipelinePlan, Reading
+from window_consumer.spark.plan import PipelinePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,8 +34,6 @@ FEATURES: Final = ("trace", "audit", "dlq")
 """Folders with a job, in the order in which jobs run."""
 
 _LETTERS_OF_KEY: Final = "window_consumer.dlq.spark.deletion"
-
-_DAY_S: Final = 86_400
 
 _MOST_TEXT: Final = 2000
 """The longest part of a Java error in a message; it has the whole stack."""
@@ -72,29 +73,32 @@ def jobs() -> Mapping[str, Job]:
     return MappingProxyType({job.name: job for job in parts})
 
 
-def plan_of(loaded: LoadedPipeline, master: str | None = None) -> PipelinePlan:
-    """Return the pipeline's plan; ``master`` overrides the configuration."""
-    config = loaded.config
-    properties = {**config.kafka.common, **config.kafka.consumer}
+def sections() -> Sections:
+    """Return the features' sections of pipeline.yaml; imports no optional package."""
+    parts = (import_module(f"window_consumer.{each}.spark.config") for each in FEATURES)
+    return Sections(file=tuple(each.SECTION for each in parts))
+
+
+def load_pipeline(
+    path: Path, environ: Mapping[str, str] = os.environ, *, master: str | None = None
+) -> PipelinePlan:
+    """Return the plan of a pipeline.yaml; ``master`` overrides the configuration.
+
+    Raises ConfigError with all problems, secrets masked.
+    """
+    config, secrets = read_pipeline(path, environ, sections())
+    kafka, directory = config.kafka, config.directory
     return PipelinePlan(
-        kafka={key: as_text(value) for key, value in properties.items()},
-        directory=loaded.directory,
+        kafka={**kafka.common, **kafka.consumer},
+        producer={**kafka.common, **kafka.producer},
+        secrets=secrets,
+        directory=directory if "://" in directory else str((path.parent / directory).resolve()),
         master=master or config.spark.master,
         spark=config.spark.properties,
-        trace_topic=config.trace.topic,
-        audit_topic=config.audit.topic,
-        dlq_topics=config.dlq.topics,
-        dlq_patterns=config.dlq.patterns,
-        dlq_reading=Reading(
-            mask_of=MaskRules(config.mask).of if config.mask else None,
-            keys=config.dlq.keys,
-            key_secret=(config.dlq.key_secret or "").encode(),
-            values=config.dlq.values,
-        ),
+        mask=MaskRules(config.mask),
         batch_records=config.batch_records,
         fail_on_data_loss=config.fail_on_data_loss,
-        keep_days=int(config.trace.keep // _DAY_S),
-        dlq_keep_days=int(config.dlq.keep // _DAY_S),
+        features=config.features,
     )
 
 

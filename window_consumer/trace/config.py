@@ -155,9 +155,7 @@ class TraceConfig:
         metadata=about(
             "The directory of the spool; processes may share one. A relative name starts at the "
             "configuration file's directory.",
-            kind=kinds.text(
-                "the name of a directory", lambda name: None if name.strip() else "is empty"
-            ),
+            kind=kinds.text("the name of a directory"),
             default="none: required with way: spool",
         ),
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from window_consumer.config.sections.mask import MaskRules
-from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.model.redaction import Mask
+from window_consumer.spark.plan import PipelinePlan
+from window_consumer.spark.wire import load_pipeline
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.journey import Journey, JourneyBranch, JourneyHop, Passage, Place, Stop
 from window_consumer.trace.lookup import Journeys, TraceAnswer
@@ -24,8 +25,8 @@ class JourneyPages:
     Raises WindowConsumerError with the problem of the table or the query.
     """
 
-    def __init__(self, loaded: LoadedPipeline, rules: MaskRules):
-        self._loaded = loaded
+    def __init__(self, plan: PipelinePlan, rules: MaskRules):
+        self._plan = plan
         self._rules = rules
         self._journeys: Journeys | None = None
 
@@ -65,10 +66,10 @@ class JourneyPages:
 
     def _masked(self, ask: Callable[[Journeys], dict[str, Any]]) -> dict[str, Any]:
         if self._journeys is None:
-            self._journeys = Journeys(self._loaded)
+            self._journeys = Journeys(self._plan)
         else:
             self._journeys.refresh()
-        mask = Mask(self._loaded.secrets)
+        mask = Mask(self._plan.secrets)
         found = ask(self._journeys)
         return {**found, "notes": [mask(note) for note in found["notes"]]}
 

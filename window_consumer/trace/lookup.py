@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from window_consumer.config.sections.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.key_forms import CODE, key_form
@@ -22,6 +21,7 @@ from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import may_have
 from window_consumer.trace.event_tail import EventTail, TailEnd
 from window_consumer.trace.query import TraceQuery
+from window_consumer.trace.spark.config import TraceSection
 
 if TYPE_CHECKING:
     from window_consumer.trace.spark.search import Index
@@ -54,7 +54,7 @@ class Journeys:
 
     def __init__(
         self,
-        loaded: LoadedPipeline,
+        plan: PipelinePlan,
         *,
         indexed_only: bool = False,
         make_tail: Callable[[str, Mapping[str, Any], ClientLog], EventTail] = EventTail,
@@ -68,8 +68,7 @@ class Journeys:
         self._make_tail = make_tail
         self._away_s = away_s
         search = optional_module("window_consumer.trace.spark.search")
-        plan = PipelinePlan(kafka={}, directory=loaded.directory)
-        self._loaded = loaded
+        self._plan = plan
         self.path = plan.table("trace")
         self._index: Index = search.Index(self.path)
         self._most_steps: int = search.MOST_STEPS
@@ -149,7 +148,7 @@ class Journeys:
 
     def key(self, key: str) -> str:
         """Return a key in the trace's form; raise UsageError if the trace has no keys."""
-        return form_of_key(key, self._loaded)
+        return form_of_key(key, self._plan)
 
     def count_of_key(self, form: str) -> int:
         """Return how many steps in the table have a key, which is in the trace's form."""
@@ -164,20 +163,19 @@ class Journeys:
     ) -> TailEnd:
         if self._indexed_only:
             return TailEnd()
-        config = self._loaded.config
-        client = {**config.kafka.common, **config.kafka.consumer}
+        topic = self._plan.section(TraceSection).topic
         if self._away is not None and time.monotonic() < self._away[0]:
             return self._away[1]
-        log = ClientLog(_QUIET, Mask(self._loaded.secrets))
-        since = self._index.read_up_to(self._checkpoint, config.trace.topic)
-        tail = self._make_tail(config.trace.topic, client, log).read(since, in_batch, fits)
+        log = ClientLog(_QUIET, Mask(self._plan.secrets))
+        since = self._index.read_up_to(self._checkpoint, topic)
+        tail = self._make_tail(topic, self._plan.kafka, log).read(since, in_batch, fits)
         self._away = (time.monotonic() + self._away_s, tail) if tail.is_away else None
         return tail
 
 
-def form_of_key(key: str, loaded: LoadedPipeline) -> str:
+def form_of_key(key: str, plan: PipelinePlan) -> str:
     """Return a key in the trace's form; raise UsageError if the trace has no keys."""
-    trace = loaded.config.trace
+    trace = plan.section(TraceSection)
     if trace.keys == "off":
         raise UsageError("trace.keys is off: the trace has no keys to look for")
     if key.startswith(CODE):

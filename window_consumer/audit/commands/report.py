@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,16 +27,16 @@ from window_consumer.audit.commands.progress import (
     last_ms,
     unread_counts,
 )
+from window_consumer.audit.spark.config import AuditSection
 from window_consumer.audit.states import ALARMING
 from window_consumer.cli.options import Duration, pipeline_config
 from window_consumer.cli.output import LOST, OK, explain
-from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.runner import runner_of
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.wire import plan_of, session_for
+from window_consumer.spark.wire import load_pipeline, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,25 +97,23 @@ def report_command(  # noqa: PLR0913 - an argument for each option
     """
     if bucket_ms is not None:
         _check_alone(since_s, alerts_topic)
-    loaded = load_pipeline(config)
+    plan = load_pipeline(config, master=master)
     now_ms = time.time_ns() // 1_000_000
     ago_ms = int((_DAY_S if since_s is None else since_s) * 1000)
     since_ms = max(0, now_ms - ago_ms) if bucket_ms is None else bucket_ms
     try:
-        plan = plan_of(loaded, master)
-        client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
-        log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
+        log = ClientLog(logging.getLogger("window_consumer.client"), Mask(plan.secrets))
         if no_refresh:
             _check_table(plan)
         with session_for(plan, short=True) as spark:
             from window_consumer.audit.spark.report import Scope  # noqa: PLC0415 - optional, slow
 
             scope = Scope(since_ms=since_ms, topics=topics, groups=groups)
-            asked = _ReportRequest(loaded, plan, client, log, spark, now_ms, scope)
+            asked = _ReportRequest(plan, log, spark, now_ms, scope)
             # What is finished from here on may be counted after the table is read.
             earlier = asked.before()
             if not no_refresh:
-                runner_of(loaded, plan, aside=True).refresh(spark, "audit")
+                runner_of(plan, aside=True).refresh(spark, "audit")
             report, seen = asked.report(earlier, fresh=not no_refresh)
             if bucket_ms is not None:
                 findings = findings_in(report, bucket_ms)
@@ -126,12 +123,11 @@ def report_command(  # noqa: PLR0913 - an argument for each option
                 findings = print_json(report, since_ms, now_ms, seen.as_fields())
             else:
                 findings = print_report(report, since_ms, seen.reach_ms or now_ms)
-            to = alerts_topic or loaded.config.audit.alerts_topic
+            to = alerts_topic or plan.section(AuditSection).alerts_topic
             if to is not None and ALARMING.intersection(findings):
-                own = {**loaded.config.kafka.common, **loaded.config.kafka.producer}
-                Alerts(to, own, log, plan.directory).write_new(_alarming(report))
+                Alerts(to, plan.producer, log, plan.directory).write_new(_alarming(report))
     except BaseException as error:
-        return explain(error, Mask(loaded.secrets))
+        return explain(error, Mask(plan.secrets))
     return _code(findings)
 
 
@@ -178,9 +174,7 @@ Places = list[tuple[str, str]]
 class _ReportRequest:
     """A request for a report, with what is needed to ask Kafka."""
 
-    loaded: LoadedPipeline
     plan: PipelinePlan
-    client: Mapping[str, Any]
     log: ClientLog
     spark: SparkSession
     now_ms: int
@@ -209,7 +203,7 @@ class _ReportRequest:
         from window_consumer.audit.spark.findings import Rules  # noqa: PLC0415 - as above
         from window_consumer.spark import checkpoints  # noqa: PLC0415 - as above
 
-        spark, section = self.spark, self.loaded.config.audit
+        spark, section = self.spark, self.plan.section(AuditSection)
         table, quarantine = self.plan.table("audit"), self.plan.table("quarantine")
         # Before the table: a pipeline that runs may add to it.
         read = None if fresh else checkpoints.reached(spark, self.plan, "audit", table)
@@ -219,7 +213,7 @@ class _ReportRequest:
         known = self._standing(places).around(before[1], before[0])
         unread = UnreadCounts(None)
         if not fresh:
-            unread = unread_counts(self.plan.audit_topic, read, self.client, self.log)
+            unread = unread_counts(section.topic, read, self.plan.kafka, self.log)
         reach = unread.reach_ms if unread.is_known else last_ms(rows)
         seen = SeenOffsets(reach, self.now_ms, 0 if broken is None else broken.count(), quarantine)
         seen.print_unseen(known.problem)
@@ -251,5 +245,5 @@ class _ReportRequest:
         return [(row.topic, row.group) for row in places(rows, self.scope).collect()]
 
     def _standing(self, places: Places) -> GroupOffsets:
-        until_ms = self.now_ms - int(self.loaded.config.audit.grace * 1000)
-        return standing(places, self.client, self.log, until_ms=until_ms)
+        until_ms = self.now_ms - int(self.plan.section(AuditSection).grace * 1000)
+        return standing(places, self.plan.kafka, self.log, until_ms=until_ms)

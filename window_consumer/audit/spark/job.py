@@ -7,6 +7,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from window_consumer.audit.spark import counts, report
+from window_consumer.audit.spark.config import AuditSection
 from window_consumer.audit.spark.findings import Rules
 from window_consumer.audit.spark.schema import AUDIT
 from window_consumer.spark.plan import PipelinePlan
@@ -25,6 +26,6 @@ JOB: Final = Job(
     AUDIT,
     counts.read,
     lambda records, _: counts.counts(records),
-    lambda plan: plan.audit_topic,
+    lambda plan: plan.section(AuditSection).topic,
     warm_up=_warm_up,
 )

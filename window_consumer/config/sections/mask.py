@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from window_consumer.config import kinds
 from window_consumer.config.options import about
+from window_consumer.config.problems import Problem
 from window_consumer.model.field_mask import FieldMask, Part
 from window_consumer.model.headers import ORIGINAL_TOPIC
 from window_consumer.model.record import Message
@@ -33,10 +34,7 @@ _TOPICS: Final = r"^[a-zA-Z0-9._*-]{1,249}$"
 def field_names_kind() -> kinds.ValueKind:
     """Names of fields and headers."""
     return kinds.list_of(
-        kinds.text(
-            "the name of a field or header, such as iban or x-auth-*",
-            lambda name: None if name.strip() else "is empty",
-        ),
+        kinds.text("the name of a field or header, such as iban or x-auth-*"),
         "names of fields and headers",
         may_be_empty=True,
     )
@@ -86,6 +84,14 @@ class MaskRule:
     def is_for(self, topic: str) -> bool:
         """Return whether the rule applies to a topic's records."""
         return not self.topics or any(_matches(each, topic) for each in self.topics)
+
+
+def empty_rules(rules: Iterable[MaskRule]) -> Iterator[Problem]:
+    """Yield the rules that hide nothing."""
+    for index, rule in enumerate(rules):
+        if not rule.fields and not rule.whole:
+            message = "hides nothing: give fields: [...], or whole: [value] for a part of a record"
+            yield Problem(("mask", index), message)
 
 
 def _topics_of(message: Message) -> Iterator[str]:

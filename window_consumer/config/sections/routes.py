@@ -19,7 +19,7 @@ NO_ROUTES: Final[Routes] = MappingProxyType({})
 
 def handlers_kind() -> ValueKind:
     """One handler's name, or a list of names; the value is a text or a tuple."""
-    one = kinds.text("the name of a handler", lambda name: None if name.strip() else "is empty")
+    one = kinds.text("the name of a handler")
     several = kinds.list_of(one, "names of handlers")
     expected = "the name of a handler, or a list of names"
 

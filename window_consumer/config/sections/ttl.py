@@ -24,12 +24,8 @@ class HeaderTtl:
     format: Literal["text", "int64be"]
 
 
-def _header_name(name: str) -> str | None:
-    return None if name.strip() else "is empty"
-
-
 _KEYS: Final[dict[str, ValueKind]] = {
-    "header": kinds.text("the name of a header", _header_name),
+    "header": kinds.text("the name of a header"),
     "unit": kinds.choice(*units.DURATION_UNITS),
     "format": kinds.choice("text", "int64be"),
 }

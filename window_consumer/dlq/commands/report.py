@@ -16,7 +16,6 @@ import click
 
 from window_consumer.cli.options import Duration, pipeline_config
 from window_consumer.cli.output import OK, explain
-from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.dlq.redrive_state import PutBack, put_back
 from window_consumer.dlq.report.page import environment, page
 from window_consumer.dlq.report.suggested_commands import redrive_of
@@ -26,7 +25,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.wire import plan_of, session_for
+from window_consumer.spark.wire import load_pipeline, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,12 +87,11 @@ def report_command(  # noqa: PLR0913 - an argument for each option
 
     Answers from the table that `pipeline run dlq` keeps, or from the topics if there is no table.
     """
-    loaded = load_pipeline(config)
-    mask = Mask(loaded.secrets)
+    plan = load_pipeline(config, master=master)
+    mask = Mask(plan.secrets)
     asked_ms = round(time.time() * 1000)
     try:
         check_output(output)
-        plan = plan_of(loaded, master)
         with session_for(plan, short=True) as session:
             from window_consumer.dlq.spark.summary import ReportRequest, findings  # noqa: PLC0415 - slow
 
@@ -102,7 +100,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
                 asked_ms=asked_ms, since_ms=since_ms, topics=topics, groups=groups
             )
             with _place(session, plan, wishes, from_kafka=from_kafka) as place:
-                back = _put_back(loaded, groups)
+                back = _put_back(plan, groups)
                 runs = None if back.unknown else back.runs
                 found = findings(place.letters, wishes, place.name, place.unreadable, runs)
                 found = attrs.evolve(found, put_back_unknown=back.unknown)
@@ -118,10 +116,9 @@ def report_command(  # noqa: PLR0913 - an argument for each option
     return OK
 
 
-def _put_back(loaded: LoadedPipeline, groups: tuple[str, ...]) -> PutBack:
-    client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
-    log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
-    return put_back(client, log, groups)
+def _put_back(plan: PipelinePlan, groups: tuple[str, ...]) -> PutBack:
+    log = ClientLog(logging.getLogger("window_consumer.client"), Mask(plan.secrets))
+    return put_back(plan.kafka, log, groups)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from attrs import frozen
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from window_consumer.dlq.spark.config import Reading
 from window_consumer.dlq.spark.reader import RECORD, stored_key
 from window_consumer.model.key_forms import CODE
 from window_consumer.spark.plan import PipelinePlan
@@ -64,7 +65,7 @@ def find(plan: PipelinePlan, key: str, records: Collection[str]) -> DeadLettersO
 
 
 def _forms(plan: PipelinePlan, key: str, database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    reading = plan.dlq_reading
+    reading = Reading.of(plan)
     if key.startswith(CODE):
         return (key,) if reading.keys == "hmac" else ()
     topics: list[Any] = database.execute(

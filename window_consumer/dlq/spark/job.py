@@ -7,6 +7,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from window_consumer.dlq.spark import ranges as places
+from window_consumer.dlq.spark.config import DeadLetterSection, Reading
 from window_consumer.dlq.spark.reader import RECORD
 from window_consumer.dlq.spark.schema import LETTERS
 from window_consumer.dlq.spark.summary import ReportRequest, findings
@@ -25,11 +26,11 @@ JOB: Final = Job(
     "dlq",
     LETTERS,
     judge,
-    lambda records, plan: letters(records, plan.dlq_reading),
-    lambda plan: plan.dlq_pattern,
+    lambda records, plan: letters(records, Reading.of(plan)),
+    lambda plan: plan.section(DeadLetterSection).pattern,
     is_pattern=True,
     rows_each=20,
-    keep_days=lambda plan: plan.dlq_keep_days,
+    keep_days=lambda plan: plan.section(DeadLetterSection).keep_days,
     may_lack_day=True,
     record_of=RECORD,
     warm_up=_warm_up,

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.dlq.spark.config import DeadLetterSection, Reading
 from window_consumer.dlq.spark.schema import LETTERS
 from window_consumer.dlq.spark.summary import ReportRequest
 from window_consumer.spark import snapshots, sources, tables
@@ -68,7 +69,7 @@ def kafka(
     session: SparkSession, plan: PipelinePlan, wishes: ReportRequest
 ) -> Iterator[DeadLetterRange]:
     """Yield the dead letters that the topics hold now, persisted inside the context."""
-    given = sources.options(plan.kafka, plan.dlq_pattern, pattern=True)
+    given = sources.options(plan.kafka, plan.section(DeadLetterSection).pattern, pattern=True)
     # Retention may delete records while the query runs.
     given["failOnDataLoss"] = "false"
     if wishes.since_ms is not None:
@@ -78,7 +79,7 @@ def kafka(
     judged = dead_letters.judge(sources.bounded(session, given))
     unreadable = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("unreadable")
     readable = tables.readable(judged.observe(seen, unreadable))
-    letters = wishes.of(dead_letters.letters(readable, plan.dlq_reading)).persist()
+    letters = wishes.of(dead_letters.letters(readable, Reading.of(plan))).persist()
     try:
         letters.count()
         yield DeadLetterRange(letters, "the topics themselves", seen.get["unreadable"])

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
+from window_consumer.dlq.spark.config import Reading
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.key_forms import key_form
@@ -27,7 +28,6 @@ from window_consumer.model.record_contents import (
     search_hidden,
 )
 from window_consumer.model.redaction import MASKED
-from window_consumer.spark.plan import Reading
 
 RECORD: Final = "coalesce(id, concat_ws('/', original_topic, original_partition, original_offset))"
 """A dead letter's record id as the trace has it, in SQL that Spark and DuckDB share."""

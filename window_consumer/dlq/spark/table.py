@@ -13,10 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from window_consumer.dlq.spark.config import Reading
 from window_consumer.dlq.spark.reader import MOST_JSON, rows_of
 from window_consumer.dlq.spark.schema import DEAD_LETTERS
 from window_consumer.model import headers as names
-from window_consumer.spark.plan import Reading
 from window_consumer.spark.tables import LATEST_MS, utc_day
 
 if TYPE_CHECKING:

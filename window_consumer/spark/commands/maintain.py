@@ -9,9 +9,8 @@ import click
 
 from window_consumer.cli.options import pipeline_config
 from window_consumer.cli.output import OK, explain
-from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.wire import maintenance, plan_of, session_for
+from window_consumer.spark.wire import load_pipeline, maintenance, session_for
 
 
 @click.command("maintain")
@@ -24,9 +23,9 @@ def maintain_command(*, config: Path, master: str | None) -> int:
     than `dlq.keep`, and deletes files that no table has needed for a week. Jobs and queries may run
     meanwhile.
     """
-    loaded = load_pipeline(config)
+    plan = load_pipeline(config, master=master)
     try:
-        upkeep, plan = maintenance(), plan_of(loaded, master)
+        upkeep = maintenance()
         with session_for(plan) as spark:
             for kept in upkeep.maintain(spark, plan, datetime.now(UTC).date()):
                 click.echo(
@@ -34,5 +33,5 @@ def maintain_command(*, config: Path, master: str | None) -> int:
                     " rows deleted"
                 )
     except BaseException as error:
-        return explain(error, Mask(loaded.secrets))
+        return explain(error, Mask(plan.secrets))
     return OK

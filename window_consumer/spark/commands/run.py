@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import click
 
 from window_consumer.cli.options import Duration, pipeline_config
 from window_consumer.cli.output import INTERRUPTED, OK, explain
-from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.runner import runner_of
-from window_consumer.spark.wire import plan_of
-
-_JOBS: Final = ("trace", "audit", "dlq")
+from window_consumer.spark.wire import FEATURES, load_pipeline
 
 
 @click.command("run")
-@click.argument("job", type=click.Choice([*_JOBS, "all"]))
+@click.argument("job", type=click.Choice([*FEATURES, "all"]))
 @pipeline_config
 @click.option("--once", is_flag=True, help="Read all available records, and exit. [default]")
 @click.option(
@@ -44,13 +40,12 @@ def run_command(
     """
     if once and every_s is not None:
         raise click.UsageError("--once and --every are mutually exclusive")
-    loaded = load_pipeline(config)
+    plan = load_pipeline(config, master=master)
     try:
-        plan = plan_of(loaded, master)
-        names = _JOBS if job == "all" else (job,)
-        if not runner_of(loaded, plan).run(names, every_s, restart=restart):
+        names = FEATURES if job == "all" else (job,)
+        if not runner_of(plan).run(names, every_s, restart=restart):
             click.echo("stopped before the end; the next run continues from there", err=True)
             return INTERRUPTED
     except BaseException as error:
-        return explain(error, Mask(loaded.secrets))
+        return explain(error, Mask(plan.secrets))
     return OK

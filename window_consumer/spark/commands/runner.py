@@ -15,7 +15,6 @@ import click
 from attrs import frozen
 
 from window_consumer.cli.signals import Signals
-from window_consumer.config.sections.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster.topic_id import cluster_id, topic_id, topic_ids
 from window_consumer.kafka.topic_reader import TopicReader
@@ -223,10 +222,10 @@ class Runner:
         return origin
 
 
-def runner_of(loaded: LoadedPipeline, plan: PipelinePlan, *, aside: bool = False) -> Runner:
-    """Return a runner for the configuration's cluster."""
-    client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
-    log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
+def runner_of(plan: PipelinePlan, *, aside: bool = False) -> Runner:
+    """Return a runner for the plan's cluster."""
+    client = plan.kafka
+    log = ClientLog(logging.getLogger("window_consumer.client"), Mask(plan.secrets))
 
     def logs(topics: Sequence[str]) -> dict[Place, tuple[int, int]]:
         with TopicReader(client, log) as reader:

@@ -9,12 +9,12 @@ from attrs import frozen
 
 from window_consumer.cli.options import pipeline_config
 from window_consumer.cli.output import OK, explain
-from window_consumer.config.sections.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.plan import PipelinePlan
-from window_consumer.spark.wire import letters_of_key, maintenance, plan_of, session_for
+from window_consumer.spark.wire import letters_of_key, load_pipeline, maintenance, session_for
 from window_consumer.trace.lookup import Journeys
+from window_consumer.trace.spark.config import TraceSection
 
 
 @click.command("delete")
@@ -30,10 +30,9 @@ def delete_command(*, config: Path, key: str, dry_run: bool, yes: bool, master: 
     retention ends. Events that are not in the tables yet arrive with the next run: delete again
     after that.
     """
-    loaded = load_pipeline(config)
+    plan = load_pipeline(config, master=master)
     try:
-        plan = plan_of(loaded, master)
-        found = _find(loaded, plan, key)
+        found = _find(plan, key)
         if dry_run:
             click.echo(found.text)
             return OK
@@ -41,7 +40,7 @@ def delete_command(*, config: Path, key: str, dry_run: bool, yes: bool, master: 
             click.echo(_delete(plan, key, found))
             return OK
     except BaseException as error:
-        return explain(error, Mask(loaded.secrets))
+        return explain(error, Mask(plan.secrets))
     raise UsageError(f"{found.text}: add --yes to delete them for good")
 
 
@@ -56,13 +55,14 @@ class _Found:
     text: str
 
 
-def _find(loaded: LoadedPipeline, plan: PipelinePlan, key: str) -> _Found:
+def _find(plan: PipelinePlan, key: str) -> _Found:
     """Search the existing tables; raise UsageError if none of them can contain the key."""
     dead_letters = letters_of_key()
     lines, form, records = [], None, []
-    has_trace = dead_letters.is_there(plan, "trace") and loaded.config.trace.keys != "off"
+    has_keys = plan.section(TraceSection).keys != "off"
+    has_trace = dead_letters.is_there(plan, "trace") and has_keys
     if has_trace or not dead_letters.is_there(plan, "dead_letters"):
-        journeys = Journeys(loaded, indexed_only=True)
+        journeys = Journeys(plan, indexed_only=True)
         form = journeys.key(key)
         records = journeys.records_of_key(form)
         lines.append(f"{journeys.count_of_key(form):,} steps with this key are in {journeys.path}")
@@ -75,11 +75,12 @@ def _find(loaded: LoadedPipeline, plan: PipelinePlan, key: str) -> _Found:
 def _delete(plan: PipelinePlan, key: str, found: _Found) -> str:
     """Delete the rows; return what was deleted and what was not."""
     upkeep = maintenance()
+    topic = plan.section(TraceSection).topic
     with session_for(plan) as spark:
         gone = upkeep.delete_key(spark, plan, key, found.form, found.letters)
     return (
         f"deleted: {gone.steps:,} steps, {gone.letters:,} dead letters, {gone.quarantined:,}"
         " records of the quarantine, and the files that had them\nwhat stays: in Kafka,"
-        f" {plan.trace_topic} and the dead-letter topics have theirs until their retention takes"
+        f" {topic} and the dead-letter topics have theirs until their retention takes"
         " them (`dlq purge`: earlier), and what is not in the tables yet comes in with the next run"
     )

@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from window_consumer.config.sections.pipeline import LoadedPipeline
 from window_consumer.model.redaction import Mask, printable_line
+from window_consumer.spark.plan import PipelinePlan
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.lookup import Journeys
 
@@ -27,14 +27,14 @@ cluster_option = click.option(
 )
 
 
-def open_journeys(loaded: LoadedPipeline, *, indexed_only: bool) -> Journeys:
+def open_journeys(plan: PipelinePlan, *, indexed_only: bool) -> Journeys:
     """Open the table; raise UsageError if it, or the library that reads it, is missing."""
-    return Journeys(loaded, indexed_only=indexed_only)
+    return Journeys(plan, indexed_only=indexed_only)
 
 
-def print_notes(notes: Iterable[str], loaded: LoadedPipeline) -> None:
+def print_notes(notes: Iterable[str], plan: PipelinePlan) -> None:
     """Print an answer's notes to stderr."""
-    mask = Mask(loaded.secrets)
+    mask = Mask(plan.secrets)
     for note in notes:
         click.echo(f"note: {mask(note)}", err=True)
 

@@ -11,7 +11,7 @@ import click
 
 from window_consumer.cli.options import Duration, Time, pipeline_config
 from window_consumer.cli.output import FOUND, OK
-from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.spark.wire import load_pipeline
 from window_consumer.trace.commands.index import (
     cluster_option,
     indexed_only_option,
@@ -79,7 +79,7 @@ def search_command(  # noqa: PLR0913 - an argument for each option
     **equal: Any,
 ) -> int:
     """Find steps of records by key, position, time, group, status or error."""
-    loaded = load_pipeline(config)
+    plan = load_pipeline(config)
     if since is not None:
         if from_us is not None:
             raise click.UsageError("--since and --from exclude each other")
@@ -97,7 +97,7 @@ def search_command(  # noqa: PLR0913 - an argument for each option
             for name, value in match.groupdict().items()
             if value is not None
         }
-    journeys = open_journeys(loaded, indexed_only=indexed_only)
+    journeys = open_journeys(plan, indexed_only=indexed_only)
     asked = TraceQuery(
         key=None if key is None else journeys.key(key),
         since_us=from_us,
@@ -106,7 +106,7 @@ def search_command(  # noqa: PLR0913 - an argument for each option
         **equal,
     )
     answer = journeys.find(asked, limit)
-    print_notes(answer.notes, loaded)
+    print_notes(answer.notes, plan)
     if not answer.events:
         click.echo("no step fits", err=True)
         return FOUND

@@ -13,9 +13,9 @@ from rich.tree import Tree
 
 from window_consumer.cli.options import pipeline_config
 from window_consumer.cli.output import FOUND, OK
-from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.model.outcome import OUTCOMES
 from window_consumer.model.redaction import printable_line
+from window_consumer.spark.wire import load_pipeline
 from window_consumer.trace.commands.index import (
     cluster_option,
     console,
@@ -171,9 +171,9 @@ def show_command(
     ID is the record's `wc-id`, or the position of its first delivery: orders/0/17. Events that are
     not in the table yet are read from Kafka.
     """
-    loaded = load_pipeline(config)
-    answer = open_journeys(loaded, indexed_only=indexed_only).of(record, cluster)
-    print_notes(answer.notes, loaded)
+    plan = load_pipeline(config)
+    answer = open_journeys(plan, indexed_only=indexed_only).of(record, cluster)
+    print_notes(answer.notes, plan)
     journey = Journey.of(answer.events)
     if journey is None:
         click.echo(f"no step of {record} is known", err=True)
