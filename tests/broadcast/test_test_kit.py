@@ -8,7 +8,7 @@ import pytest
 
 from window_consumer import App, Record
 from window_consumer.model.errors import WorkerStoppedError
-from window_consumer.testing import DROPPED, TestApp
+from window_consumer.testing import DROPPED, EXPIRED, SKIPPED, TestApp
 
 
 class Cache:
@@ -83,3 +83,87 @@ def test_or_it_is_dropped_and_counted(cache: Cache) -> None:
         kit.send("prices", b"good", key="a")
     assert sent.outcome is DROPPED
     assert cache.prices == {b"a": b"good"}
+
+
+def test_records_that_retention_deleted_are_passed_over(cache: Cache) -> None:
+    with cache.running(partitions=1) as kit:
+        kit.send_many("prices", [b"1", b"2", b"3"], run=False)
+        kit.broker.log("prices").delete_before(2)
+        kit.run_until_idle()
+    assert cache.calls == [b"3"]
+
+
+def test_a_rebalance_of_others_changes_nothing(cache: Cache) -> None:
+    with cache.running() as kit:
+        kit.send("prices", b"1")
+        kit.rebalance()
+        kit.rebalance(lost=True)
+        kit.send("prices", b"2")
+    assert cache.calls == [b"1", b"2"]
+
+
+def test_an_expired_record_is_dropped(cache: Cache) -> None:
+    with cache.running(ttl="1m") as kit:
+        sent = kit.send("prices", b"old", timestamp=kit.clock.wall_ms() - 3_600_000)
+    assert sent.outcome is EXPIRED
+    assert cache.calls == []
+
+
+@pytest.mark.parametrize("when_spent", ["stop", "drop"])
+def test_a_record_for_no_handler_is_what_when_spent_says(when_spent: str) -> None:
+    app = App("prices")
+    handled: list[Record] = []
+
+    @app.handler("prices")
+    def fill(record: Record) -> None:
+        handled.append(record)
+
+    routes = {"fill": "header('kind') == 'price'"}
+    worker = {"delivery": "broadcast", "broadcast": {"when_spent": when_spent}, "routes": routes}
+    kit = TestApp(app, {"workers": {"fill": worker}})
+    if when_spent == "drop":
+        with kit:
+            sent = kit.send("prices", b"1")
+        assert sent.outcome is SKIPPED
+    else:
+        with kit, pytest.raises(WorkerStoppedError):
+            kit.send("prices", b"1")
+    assert handled == []
+
+
+def test_batches_and_coroutines_get_everything() -> None:
+    app = App("prices")
+    batches: list[int] = []
+    handled: list[bytes | None] = []
+
+    @app.batch_handler("prices")
+    def fill(records: list[Record]) -> None:
+        batches.append(len(records))
+
+    @app.handler("prices")
+    async def mirror(record: Record) -> None:
+        handled.append(record.value)
+
+    worker = {"delivery": "broadcast"}
+    with TestApp(app, {"workers": {"fill": worker, "mirror": worker}}) as kit:
+        kit.send_many("prices", [b"1", b"2", b"3"])
+        kit.advance("1s")
+    assert sum(batches) == 3
+    assert sorted(map(str, handled)) == ["b'1'", "b'2'", "b'3'"]
+
+
+def test_a_topic_that_appears_is_read_from_its_beginning() -> None:
+    app = App("prices")
+    handled: list[bytes | None] = []
+
+    @app.handler()
+    def fill(record: Record) -> None:
+        handled.append(record.value)
+
+    worker = {"delivery": "broadcast", "patterns": ["^prices"]}
+    with TestApp(app, {"workers": {"fill": worker}}, topics={"prices.eu": 1}) as kit:
+        kit.broker.create_topic("prices.us", 1)
+        kit.broker.produce("prices.us", 0, None, b"first")
+        kit.create_topic("prices.asia", 1)
+        kit.send("prices.us", b"second")
+    assert handled == [b"first", b"second"]

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.commands import kafka_of
 from tests.integration.members import wait_until
 from window_consumer import App, Record
@@ -119,3 +120,63 @@ def test_a_worker_that_skips_what_was_there_is_ready_at_once(
         wait_until(lambda: is_ready(running), WAIT_S, "it is ready")
         embedded.fill("prices", [NewRecord(b"new", b"1")])
         wait_until(lambda: replica.handled == [(0, 1)], WAIT_S, "only the new one is handled")
+
+
+def test_added_partitions_and_a_recreated_topic_are_read_from_their_beginning(
+    kafka: RealKafka, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = make_topic("prices", 1)
+    client: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap}
+    admin, producer = AdminClient(client), Producer(client)
+    replica = Replica(topic)
+    settings = {**client, "fetch.wait.max.ms": 10}
+    with replica.start(tmp_path / "w.yaml", settings, broadcast={"from": "latest"}) as running:
+        wait_until(lambda: is_ready(running), WAIT_S, "it is ready")
+        topics.widen(admin, topic, 2)
+        producer.produce(topic, b"value", partition=1)
+        producer.flush(WAIT_S)
+        wait_until(lambda: (1, 0) in replica.handled, WAIT_S, "the new partition is read")
+        topics.make_anew(admin, NewTopic(topic, 2, 1))
+        another = Producer(client)
+        for partition in range(2):
+            another.produce(topic, b"value", partition=partition)
+        another.flush(WAIT_S)
+        wait_until(lambda: replica.handled.count((1, 0)) == 2, WAIT_S, "the new topic is read")
+        wait_until(lambda: (0, 0) in replica.handled, WAIT_S, "all of it")
+        assert is_ready(running)
+
+
+def test_a_worker_continues_after_its_broker_was_away(
+    embedded: EmbeddedBroker, tmp_path: Path
+) -> None:
+    embedded.create_topic("prices", 1)
+    embedded.fill("prices", [NewRecord(b"1")])
+    replica = Replica("prices")
+    with replica.start(tmp_path / "workers.yaml", kafka_of(embedded)):
+        wait_until(partial(replica.has_handled, 1), WAIT_S, "the first is handled")
+        embedded.broker_down()
+        embedded.broker_up()
+        embedded.fill("prices", [NewRecord(b"2")])
+        wait_until(partial(replica.has_handled, 2), WAIT_S, "the second is handled")
+    assert replica.handled == [(0, 0), (0, 1)]
+
+
+def test_child_processes_get_everything(embedded: EmbeddedBroker, tmp_path: Path) -> None:
+    embedded.create_topic("prices", 2)
+    embedded.fill("prices", [NewRecord(b"%d" % at, b"%d" % at) for at in range(20)])
+    file = tmp_path / "workers.yaml"
+    broadcast = {"from": "earliest"}
+    worker = {"delivery": "broadcast", "broadcast": broadcast, "pool": "processes"}
+    workers = {"fill": {**worker, "concurrency": 2}}
+    file.write_text(yaml.safe_dump({"kafka": kafka_of(embedded), "workers": workers}))
+    with children_app.start(file, start_timeout=WAIT_S) as running:
+        wait_until(lambda: is_ready(running), WAIT_S, "it is ready")
+        assert running.counters["fill"].processed == 20
+
+
+children_app = App("prices")
+
+
+@children_app.handler("prices")
+def fill(record: Record) -> None:
+    """Do nothing."""

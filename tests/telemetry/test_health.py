@@ -20,11 +20,16 @@ def worker(
     in_group: bool = True,
     silent_s: float = 0.1,
     alive: bool = True,
+    group: str = "shop",
+    catching_up: int | None = None,
 ) -> Any:
     thread = SimpleNamespace(is_alive=lambda: alive)
     ownership = SimpleNamespace(in_group=in_group)
-    loop = SimpleNamespace(phase=phase, ownership=ownership, silent_s=silent_s, thread=thread)
-    return SimpleNamespace(name=name, loop=loop, cannot_write=None)
+    loop = SimpleNamespace(
+        phase=phase, ownership=ownership, silent_s=silent_s, thread=thread, catching_up=catching_up
+    )
+    setup = SimpleNamespace(origin=SimpleNamespace(group=group))
+    return SimpleNamespace(name=name, loop=loop, setup=setup, cannot_write=None)
 
 
 def health(*workers: Any) -> Health:
@@ -53,6 +58,17 @@ def test_who_was_thrown_out_of_its_group_is_not_ready_and_lives(golden: Golden) 
     assert found.live().status == 200
     assert found.ready().status == 503
     golden(found.ready().text)
+
+
+@pytest.mark.parametrize(
+    ("in_group", "catching_up", "status"), [(False, 0, 503), (True, 7, 503), (True, None, 200)]
+)
+def test_a_worker_without_a_group_is_ready_once_it_has_caught_up(
+    *, in_group: bool, catching_up: int | None, status: int, golden: Golden
+) -> None:
+    found = health(worker(group="", in_group=in_group, catching_up=catching_up)).ready()
+    assert found.status == status
+    golden(found.text)
 
 
 @pytest.mark.parametrize(("silent_s", "status"), [(SILENT_S - 1, 200), (SILENT_S + 1, 503)])

@@ -67,8 +67,11 @@ class RunningAudit(RunningFeature):
                 self._audit.close()
 
     def observer_of(self, worker: PreparedWorker) -> Observer | None:
-        """Return the observer that counts what becomes of a worker's records."""
-        if self._audit is None:
+        """Return the observer that counts what becomes of a worker's records.
+
+        A broadcast worker's are not counted: each process reads for itself, from where it likes.
+        """
+        if self._audit is None or worker.plan.config.is_broadcast:
             return None
         return self._audit.consumer(worker.plan.name, worker.plan.config.group)
 

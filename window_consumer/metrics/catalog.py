@@ -105,11 +105,19 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.worker.ready",
         MetricKind.GAUGE,
         "1",
-        "1 while the worker is in its group, with partitions or with nothing to do; else 0.",
+        "1 while the worker is in its group, with partitions or with nothing to do; else 0. With"
+        " delivery: broadcast, 1 once it has handled what was there when it began.",
         lambda measures: [
             ((measures.snapshot.group, measures.ordering), float(measures.snapshot.is_ready))
         ],
         ("group", "ordering"),
+    ),
+    Metric(
+        "window_consumer.catch_up.records",
+        MetricKind.GAUGE,
+        "{record}",
+        "How many records a worker with delivery: broadcast has to handle before it is ready.",
+        lambda measures: _known(measures.snapshot.catching_up),
     ),
     Metric(
         "window_consumer.poll.silence",

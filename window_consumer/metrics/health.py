@@ -49,7 +49,7 @@ class Health:
         return HttpAnswer(503, "".join(f"{_silence(worker)}\n" for worker in hung))
 
     def ready(self) -> HttpAnswer:
-        """Answer ``/readyz``: 503 if a worker is not in its group, or is stopping.
+        """Answer ``/readyz``: 503 if a worker is not in its group, catching up, or stopping.
 
         It is also 503 if the producer of its copies has given up, or a feature has failed.
         """
@@ -79,7 +79,11 @@ class Health:
 def _state(worker: Worker) -> str:
     if worker.loop.phase is not Phase.RUNNING:
         return str(worker.loop.phase.value)
-    state = "in its group" if worker.loop.ownership.in_group else "not in its group"
+    in_group, left = worker.loop.ownership.in_group, worker.loop.catching_up
+    state = "in its group" if in_group else "not in its group"
+    if not worker.setup.origin.group:
+        state = "reads all partitions" if in_group else "has no partitions yet"
+        state = f"catching up, {left} records are left" if in_group and left is not None else state
     trouble = worker.cannot_write
     return state if trouble is None else f"{state}, cannot write copies: {trouble}"
 

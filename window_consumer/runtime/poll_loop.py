@@ -231,10 +231,10 @@ class PollLoop:
         return max(0.0, self._clock.now() - self._freeze_detector.alive_at)
 
     @property
-    def has_caught_up(self) -> bool:
-        """Whether the worker need not handle anything before it is ready."""
+    def catching_up(self) -> int | None:
+        """How many records have to be handled before the worker is ready; None if it need not."""
         catch_up = self._parts.catch_up
-        return catch_up is None or catch_up.is_done
+        return None if catch_up is None or catch_up.is_done else catch_up.records
 
     # ---- the thread
 

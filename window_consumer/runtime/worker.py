@@ -136,7 +136,8 @@ class WorkerSetup:
 
 def is_ready(loop: PollLoop) -> bool:
     """Return whether a worker has its partitions, perhaps none, and need not catch up first."""
-    return loop.phase is Phase.RUNNING and loop.ownership.in_group and loop.has_caught_up
+    in_group = loop.phase is Phase.RUNNING and loop.ownership.in_group
+    return in_group and loop.catching_up is None
 
 
 @frozen
@@ -338,6 +339,7 @@ class Worker:
             handlers=self.setup.origin.handler.split(","),
             phase=loop.phase.value,
             is_ready=is_ready(loop),
+            catching_up=loop.catching_up,
             silent_s=loop.silent_s,
             slots=self.setup.engine.slots,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -48,6 +49,9 @@ class RunningTrace(RunningFeature):
         self._plan = start.plan
         self._sampling = sampling
         self._host = host_address()
+        number = "" if start.replica is None else f"-{start.replica.number}"
+        self._process = f"{socket.gethostname()}{number}"
+        """Stands for a group where each process reads everything."""
         self._writer: TraceWriter | None = None
         """None until the cluster has answered."""
 
@@ -77,7 +81,7 @@ class RunningTrace(RunningFeature):
             client_id=str(planned.consumer.get("client.id", f"wc-{planned.name}")),
             host=self._host,
             app=self._application,
-            group=planned.config.group,
+            group=planned.config.group or f"{planned.name}@{self._process}",
             worker=planned.name,
         )
         return ConsumerTrace(

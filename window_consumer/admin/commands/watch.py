@@ -147,4 +147,6 @@ def _state(worker: WorkerSnapshot) -> str:
     """Return a worker's phase, empty while it works normally."""
     if worker.is_ready:
         return ""
+    if worker.phase == "running" and worker.catching_up is not None:
+        return f"catching up, {worker.catching_up} records are left"
     return "not in its group" if worker.phase == "running" else worker.phase

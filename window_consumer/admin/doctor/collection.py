@@ -139,7 +139,7 @@ class Examination:
 
     def _observe_groups(self, cluster: Cluster) -> None:
         for worker in self.workers:
-            if self.clusters.get(worker.name) is not cluster:
+            if worker.is_broadcast or self.clusters.get(worker.name) is not cluster:
                 continue
             try:
                 look = self._group(worker, cluster)

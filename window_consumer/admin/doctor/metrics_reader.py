@@ -90,7 +90,12 @@ def _worker_look(worker: str, process: str, figures: Figures, at_s: float) -> Wo
     )
     is_ready = bool(one("worker_ready"))
     seen = WorkerSnapshot(
-        name=worker, process=process, phase="running", is_ready=is_ready, windows=windows
+        name=worker,
+        process=process,
+        phase="running",
+        is_ready=is_ready,
+        catching_up=round(one("catch_up_records")) if figures["catch_up_records"] else None,
+        windows=windows,
     )
     return WorkerLook(at_s, seen, windows, running=round(one("slots_busy")))
 

@@ -46,6 +46,7 @@ export function troublesOf(worker) {
     found.push({ bad: true, what: each.pauses ? "Paused" : "Alert", text: each.ends_itself ? each.text : `${each.text}; ${then} ${accept}` });
   }
   if (windows.halted && !findings.some((each) => each.pauses)) found.push({ what: "Paused", text: "this worker is paused manually; no new calls start" });
+  else if (!windows.halted && worker.phase === "running" && worker.catching_up != null) found.push({ what: "Not ready", text: `catching up: ${worker.catching_up} records are left of those that were there when it began` });
   else if (!windows.halted && !worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it has not joined its group, or is leaving it` });
   const { breaker } = windows;
   const isHeld = breaker.state !== "closed"; // explains hovering windows without a call

@@ -88,7 +88,7 @@ export class WorkerView {
     this.theme = theme;
     say(this.title, worker.process ? `${worker.name} · process ${worker.process}` : worker.name);
     const windows = worker.snapshot;
-    say(this.about, `group ${worker.group} · handler ${worker.handlers.join(", ")}${windows?.limit ? ` · concurrency ${windows.limit.limit}: ${windows.limit.why}` : ""}`);
+    say(this.about, `${worker.group ? `group ${worker.group}` : "all partitions, no group"} · handler ${worker.handlers.join(", ")}${windows?.limit ? ` · concurrency ${windows.limit.limit}: ${windows.limit.why}` : ""}`);
     this.updateChip(worker);
     this.updateTroubles(troublesOf(worker));
     this.addSamples(worker.history, now);

@@ -113,11 +113,12 @@ def attributes_of(worker: Measures, common: Mapping[str, str]) -> dict[str, Any]
 
 def conventional_attributes_of(worker: Measures, common: Mapping[str, str]) -> dict[str, Any]:
     """Return the attributes of metrics that the conventions describe."""
+    group = worker.snapshot.group
     return {
         **common,
         names.SYSTEM: "kafka",
         names.OPERATION: "process",
-        names.GROUP: worker.snapshot.group,
+        **({names.GROUP: group} if group else {}),
         names.WORKER: worker.worker,
     }
 

@@ -84,10 +84,13 @@ class WorkerSnapshot:
     """The process, where several answer at one address; empty for a single one."""
     name: str
     group: str = ""
+    """Empty for a worker that reads all partitions without one."""
     handlers: Sequence[str] = ()
     phase: str = ""
     is_ready: bool = False
     """Whether it is in its group and running, idle or not; ``ready`` in JSON."""
+    catching_up: int | None = None
+    """How many records a worker without a group has to handle before it is ready; else None."""
     silent_s: float = 0.0
     """Seconds since its poll thread last reported activity."""
     slots: int = 1

@@ -24,11 +24,13 @@ BroadcastBegin = Literal["earliest", "latest"] | float
 class CatchUp:
     """Whether everything has been handled that was in the logs when a worker began.
 
-    Owner: poll thread; any thread may read ``is_done``.
+    Owner: poll thread; any thread may read ``is_done`` and ``records``.
     """
 
     def __init__(self) -> None:
         self.is_done = False
+        self.records = 0
+        """How many records are left, as far as the ends of the logs are known. Holes count."""
         self._behind: dict[TopicPartition, int | None] | None = None
         """The end (exclusive) of each log, None where it is not known yet; None before the first
         assignment."""
@@ -53,12 +55,15 @@ class CatchUp:
         """Drop the partitions whose records are handled up to the end that was seen."""
         if self.is_done or self._behind is None:
             return
+        records = 0
         for name, end in list(self._behind.items()):
             partition = engine.partitions.get(name)
             if partition is not None and end is not None:
                 handled, _ = engine.guarantee.progress(partition)
+                records += max(0, end - handled)
                 if handled >= end:
                     del self._behind[name]
+        self.records = records
         self.is_done = not self._behind
 
 

@@ -173,6 +173,8 @@ def not_in_group(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     if any(look.worker.is_ready for look in seen.looks):
         return
     phase = seen.last.worker.phase
+    if phase == "running" and seen.last.worker.catching_up is not None:
+        return  # it reads what was there when it began
     where = "is not in its group" if phase == "running" else f"is {phase}"
     if phase == SILENT:
         where = "does not answer: its poll thread is blocked"
