@@ -36,6 +36,9 @@ NO_LEVELS: Mapping[str, RetryTopicLevel] = MappingProxyType({})
 class Driven:
     """An Engine, its clock, and the slots' part played by hand."""
 
+    lets_rest = False
+    """Retry topics rest, and wait for their commits when something may start."""
+
     def __init__(
         self,
         start: int = 0,
@@ -53,6 +56,7 @@ class Driven:
         self.engine.on_assigned(
             [Assigned(name, start, committed=(start, "")) for name in names], self.now
         )
+        self.keep_in_use()
 
     @staticmethod
     def make(rules: EngineRules, retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS) -> Engine:
@@ -67,9 +71,18 @@ class Driven:
 
     def tick(self, seconds: float = 0.0) -> Decisions:
         self.now += seconds
+        self.keep_in_use()
         self.last = self.engine.on_tick(self.now, self.wall_ms)
         self.out.extend(self.last.dispatch)
         return self.last
+
+    def keep_in_use(self) -> None:
+        """Let the copies of retry topics start without a commit that says so."""
+        for partition in self.engine.partitions.values():
+            if partition.rests and not self.lets_rest:
+                self.engine.resting.remove(partition)
+                partition.commit.rests = False
+                self.engine.dispatcher.wake(partition)
 
     def claim(self, slice_: Slice, count: int | None = None) -> list[Any]:
         """Let a slot claim records, the way that its loop does."""

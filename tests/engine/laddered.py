@@ -37,6 +37,7 @@ class Laddered(Driven):
 
     def assign(self, *names: TopicPartition) -> None:
         self.engine.on_assigned([Assigned(name, 0, committed=(0, "")) for name in names], self.now)
+        self.keep_in_use()
 
     def copy(
         self,

@@ -98,6 +98,7 @@ def test_what_is_assigned_to_a_worker_that_stops_is_revoking_from_the_start() ->
         (HoldReason.MANUAL, False, True, True, True),
         (HoldReason.NOT_OWNER, False, True, False, True),
         (HoldReason.CRASH_SUSPECTS, False, False, True, True),
+        (HoldReason.RESTING, False, False, True, True),
         (HoldReason.METADATA_FULL, True, False, False, True),
         (HoldReason.BACKPRESSURE, True, False, True, False),
     ],

@@ -261,6 +261,19 @@ class StartsBeforeTheNameIsAcked(Engine):
             case.crash_history.names = lambda offset: offset >= 0  # type: ignore[method-assign] # a planted bug
 
 
+class StartsWhileItRests(Engine):
+    """Records of a resting partition start while its commit says that nothing is in progress."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.resting._wake = self._wake  # type: ignore[method-assign] # the bug
+
+    def _wake(self, partition: Partition) -> None:
+        self.resting._waking[partition] = None
+        partition.commit.wake()
+        partition.commit.shows_use = True
+
+
 class ChargesEverySuspect(Engine):
     """An unclean end is charged to all records that may have been running."""
 

@@ -73,6 +73,7 @@ def test_the_schedules_of_all_files_together_are_as_many_as_is_promised() -> Non
         (mutants.LosesTheWaySoFar, "attempts instead of"),
         (mutants.KeepsLanesOfCopiesApart, "of lane"),
         (mutants.StartsBeforeTheNameIsAcked, "started alone before a commit names it"),
+        (mutants.StartsWhileItRests, "started while its commit says that all rests"),
         (mutants.ChargesEverySuspect, "leaves as crashed"),
         (mutants.ForgetsWhoWasNamed, "not finished after"),
         (mutants.FillsUpWhileRecordsWaitForSlots, "too fast"),

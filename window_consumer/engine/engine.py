@@ -46,6 +46,7 @@ from window_consumer.engine.commits.delivery_guarantee import (
     MakeGuarantee,
 )
 from window_consumer.engine.commits.exactly_once import ExactlyOnce
+from window_consumer.engine.commits.resting_partitions import RestingPartitions
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.engine.guards.backpressure import MemoryBudget
@@ -221,6 +222,15 @@ class Engine:
             self.turn_decisions,
         )
         self.demand = self._demand()
+        self.resting = RestingPartitions(
+            self.partitions,
+            self.dispatcher,
+            self.completion,
+            self.failed_records,
+            self.outcomes,
+            self.suspects,
+            self.guarantee,
+        )
         self.housekeeping = Housekeeping(
             self.partitions,
             self.budget,
@@ -254,10 +264,9 @@ class Engine:
         """The rules and the observer that want reports."""
         self._own_observer: Observer | None = None
         self.outlived = OutlivedCalls()
-        self.stopping = False
         self.slots_ready = True
         """False until the runtime has as many slots as the limiter wants."""
-        self._asks_always = False
+        self.stopping = self._asks_always = False
         """A rule may concern any record, not only those whose headers are lost."""
         self._returned: list[AbandonedReturned] = []
         """Inherited calls that have ended since the last tick."""
@@ -365,6 +374,7 @@ class Engine:
                     assigned.unclean, assigned.next_offset, capacity, rules.slots, now
                 )
                 self.suspects.begin(partition, crash_history)
+            self.resting.assigned(partition)
         self.lane_ownership.sort_out(now)
         self.housekeeping.is_due_at(now)
 
@@ -534,6 +544,7 @@ class Engine:
             self.dispatcher.remove(partition)
             self.suspects.remove(partition)
             partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
+            self.resting.remove(partition)
             self.housekeeping.remove(name)
             self.pauses.remove(name)
             siblings = list(partition.siblings)
@@ -685,7 +696,7 @@ class Engine:
             return 0.0
         if self.dispatcher.held_back:
             longest_s = min(longest_s, COMPANY_S)
-        elif self.waiting_for_results or self.suspects.cases:
+        elif self.waiting_for_results or self.suspects.cases or self.resting.awaits_commit:
             longest_s = min(longest_s, SLICE_TARGET_S)
         longest_s = min(longest_s, max(0.0, self.breaker.next_look(now) - now))
         if self.rates is not None and self.breaker.limit != 0:
@@ -731,6 +742,7 @@ class Engine:
         in_doubt = now < self._doubt_until
         if not in_doubt:
             self.lane_ownership.send_home(now)
+            self.resting.advance(now)
             self.start_gate.decide(decisions, now)
             if self.suspects.cases and self.suspects.awaits_commit:
                 self.housekeeping.is_due_at(now)

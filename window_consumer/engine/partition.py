@@ -135,6 +135,8 @@ class Partition:
         """It has not been released: results for it count."""
         self.starts_calls = self.is_assigned and holds.isdisjoint(STOPS_STARTS)
         """Its records start by themselves."""
+        self.rests = HoldReason.RESTING in holds
+        """Nothing starts before a commit says that it is in use, see ``resting_partitions``."""
         self.takes_in = self.is_assigned and holds.isdisjoint(STOPS_INTAKE)
         """Delivered records go into the window; otherwise they wait in the buffer."""
         self.is_fetched = HoldReason.BACKPRESSURE not in holds

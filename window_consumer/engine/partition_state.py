@@ -59,6 +59,8 @@ class HoldReason(Enum):
     """Another member owns the lanes of its copies, see ``lane_ownership``."""
     CRASH_SUSPECTS = "crash suspects"
     """Its records are started one at a time, see ``crash_suspects``."""
+    RESTING = "resting"
+    """Its records only wait, as its commit says, see ``resting_partitions``."""
     BACKPRESSURE = "backpressure"
     """It has taken in as much as it may, and the client fetches nothing for it."""
     METADATA_FULL = "metadata nearly full"
@@ -68,7 +70,10 @@ class HoldReason(Enum):
 STOPS_EVERYTHING = frozenset({HoldReason.MANUAL, HoldReason.NOT_OWNER})
 """Nothing starts, not even suspects."""
 
-STOPS_STARTS = STOPS_EVERYTHING | {HoldReason.CRASH_SUSPECTS}
+STOPS_TURNS = STOPS_EVERYTHING | {HoldReason.CRASH_SUSPECTS}
+"""Nothing leaves its window by itself."""
+
+STOPS_STARTS = STOPS_TURNS | {HoldReason.RESTING}
 """Nothing starts by itself."""
 
 STOPS_INTAKE = frozenset({HoldReason.NOT_OWNER, HoldReason.METADATA_FULL})

@@ -232,7 +232,8 @@ class SteppedWorker:
     @property
     def owes_a_commit(self) -> bool:
         """Whether nothing can start before an imminent commit."""
-        return self._engine.suspects.awaits_commit
+        engine = self._engine
+        return engine.suspects.awaits_commit or engine.resting.awaits_commit
 
     def next_event_s(self, longest_s: float) -> float:
         """Return the seconds until something falls due, at most ``longest_s``."""

@@ -239,6 +239,7 @@ class WheelGuarantee(AtLeastOnce):
     """Commits nothing beyond the oldest record that waits in a wheel."""
 
     keeps_finished = True
+    counts_ends = False
 
     def __init__(
         self,

@@ -29,6 +29,8 @@ class HandledPosition:
 class Broadcast(AtLeastOnce):
     """Records start at once, and what is finished is remembered in this process alone."""
 
+    counts_ends = False
+
     def __init__(
         self,
         partitions: Mapping[TopicPartition, Partition],

@@ -41,6 +41,8 @@ class CommitState:
         self.known_partitions = known_partitions
         self._acked: Commit | None = None
         self._in_flight: Commit | None = None
+        self._is_clean = False
+        """The commit in flight says that nothing is in progress."""
         self._known: Commit | None = None
         """The last commit the broker is known to have taken, or held at the start."""
         self._perhaps: deque[Commit] = deque(maxlen=REMEMBERED_COMMITS)
@@ -51,6 +53,10 @@ class CommitState:
         """Set after an unclean end: what commits record about it until it is resolved."""
         self.changed = False
         """Something finished, or the position moved, since the last snapshot."""
+        self.rests = False
+        """Commits say that nothing of the partition is in progress."""
+        self.shows_use = False
+        """The broker has recorded that something may be in progress. Only asked after a rest."""
         self.sent_at = 0.0
         """When the commit in flight was made."""
         self.tight = False
@@ -82,6 +88,15 @@ class CommitState:
         known = () if self._known is None else (self._known,)
         return frozenset((each.next_offset, each.metadata) for each in (*known, *self._perhaps))
 
+    def rest(self) -> None:
+        """Say from the next commit on that nothing of the partition is in progress."""
+        self.rests = self.changed = True
+
+    def wake(self) -> None:
+        """Say as soon as possible that something may be in progress."""
+        self.rests, self.changed = False, True
+        self._due_at = self._affordable_at
+
     def due(self, now: float) -> bool:
         """Return whether a commit should be made now."""
         if self._in_flight is not None:
@@ -108,6 +123,7 @@ class CommitState:
     ) -> Commit | None:
         """Take a snapshot; return None if the broker already has it."""
         finished = tuple(finished)
+        clean = clean or self.rests
         crash_history, interval_s = self.crash_history, self._interval_s
         about_ends: dict[str, Any] = {}
         if crash_history is not None:
@@ -135,10 +151,13 @@ class CommitState:
         self._due_at = max(now + interval_s, self._affordable_at)
         commit = Commit(self._name, next_offset, text)
         if commit == self._acked and not self.membership.is_asked:
+            self.shows_use = not clean
             if crash_history is not None:
                 crash_history.acked()
             return None
-        self._in_flight, self.sent_at = commit, now
+        # The broker may take a commit that is then reported as refused.
+        self.shows_use = self.shows_use and not clean
+        self._in_flight, self.sent_at, self._is_clean = commit, now, clean
         self.membership.sending()
         if commit not in self._perhaps:
             self._perhaps.append(commit)
@@ -149,6 +168,7 @@ class CommitState:
         commit, self._in_flight = self._in_flight, None
         assert commit is not None  # answers come only for a commit in flight
         self._acked = self._known = commit
+        self.shows_use = not self._is_clean
         self.membership.accepted()
         self._perhaps.clear()
         if self.crash_history is not None:

@@ -68,6 +68,9 @@ class DeliveryGuarantee(ABC):
     recalls_lost: ClassVar[bool] = True
     """What this member had finished of a lost partition need not run again when it returns."""
 
+    counts_ends: ClassVar[bool] = True
+    """Its commits say whether a partition is in use, so that unclean ends can be counted."""
+
     def next_due(self, now: float) -> float:
         """Return when ``commits`` is to be asked again at the latest."""
         del now

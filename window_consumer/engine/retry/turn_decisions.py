@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from window_consumer.engine.guards.backpressure import RESUME_ROOM
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import STOPS_TURNS
 from window_consumer.engine.retry.failed_record import FailedRecord, Forward
 from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.retry.policy import Spent
@@ -65,7 +66,8 @@ class TurnDecisions:
     def make_room(self) -> None:
         """Let held records at the start of full windows be copied if all others are held, too."""
         for partition, held in self._records.all_held_by_rule():
-            if partition.is_full and partition.starts_calls:
+            leaves = partition.is_assigned and partition.holds.isdisjoint(STOPS_TURNS)
+            if partition.is_full and leaves:
                 for offset, turn in self.turns.rotated(partition, _at_start(partition, held)):
                     failed = self._records.release_held(partition, offset)
                     if failed is not None:
@@ -89,6 +91,7 @@ class TurnDecisions:
             return False
         if leave is None:
             self._records.move(failed, RecordState.READY)
+            self._dispatcher.wake(partition)  # it may rest
         else:
             record = partition, failed.message, failed.seq, failed.lane
             self._outcomes.leave_uncalled(*record, leave.failure, now)

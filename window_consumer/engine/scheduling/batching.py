@@ -133,6 +133,10 @@ class BatchDispatcher(Dispatcher):
         if batch is not None and self.rates is not None:
             self.rates.give_back(partition, batch.messages)
 
+    def has_chosen(self, partition: Partition) -> bool:
+        """Return whether a partition has an undispatched batch, or halves of one."""
+        return partition in self._gathered or partition in self._bisection.partitions()
+
     def release_gathered(self, partition: Partition) -> None:
         """Put the records of an undispatched batch back; their lanes are released."""
         batch = self._gathered.pop(partition, None)

@@ -65,6 +65,8 @@ class Dispatcher:
         """What may start for the first time."""
         self.copies = copies
         """The same of retry levels, whose records failed before."""
+        self.woken: set[Partition] = set()
+        """Resting partitions that may have records to start."""
         self.ledger: SlotTimeLedger | None = None
         """Set if the queues go by the slot time that records have used."""
         self.turns = RetryShare(slots)
@@ -125,12 +127,18 @@ class Dispatcher:
         """Queue a partition that may have records to start, unless it is held back."""
         if partition.starts_calls:
             (self.new if partition.retry_level.level is None else self.copies).wake(partition)
+        elif partition.rests:
+            self.woken.add(partition)
 
     def remove(self, partition: Partition) -> None:
         """Stop scheduling a partition; its slices in progress stay known until they return."""
         if self.rates is not None:
             self.rates.remove(partition)
         (self.new if partition.retry_level.level is None else self.copies).remove(partition)
+
+    def has_chosen(self, partition: Partition) -> bool:  # noqa: ARG002 - batches do
+        """Return whether records of a partition were chosen, and not sent."""
+        return False
 
     def release_gathered(self, partition: Partition) -> None:
         """Release records that were chosen but not sent; only batches have these."""

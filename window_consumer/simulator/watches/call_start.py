@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from window_consumer.engine.commits.commit_metadata import decode
+from window_consumer.engine.commits.commit_metadata import CommitNote, decode
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.retry_topics import MAX_SKEW_S
 from window_consumer.model.errors import RetryLater
@@ -54,6 +54,8 @@ class StartWatch:
             violate(f"{place} is called as attempt {call.attempt} after {before}")
         if HoldReason.CRASH_SUSPECTS in tenure.partition.holds and not call.at_turn:
             self._check_name(call)
+        if tenure.partition.retry_level.is_copy and not call.at_turn:
+            self._check_use(call)
         self._check_turn(call)
         self._check_level(call)
 
@@ -80,11 +82,9 @@ class StartWatch:
     def _check_name(self, call: SimulatedCall) -> None:
         """Check that a record started alone is named in a commit."""
         history, tenure = self._history, call.tenure
-        if history.broker.topics.log(tenure.name) is not tenure.ledger.log:
-            return  # the topic was recreated, and the commits of the old one are gone
-        if not history.is_member(tenure.member):
-            return  # it was evicted, cannot know it yet, and a new owner has committed since
-        note = decode(history.broker.group(GROUP).committed(tenure.name).metadata)
+        if not self._has_commit(tenure):
+            return
+        note = self._committed(tenure)
         place = f"{tenure.name}@{call.offset}"
         if note is None or note.suspect != call.offset:
             history.violate(f"{place} is started alone before a commit names it")
@@ -92,6 +92,27 @@ class StartWatch:
         others = tenure.running - tenure.abandoned
         if others:
             history.violate(f"{place} is not alone: {others} run")
+
+    def _check_use(self, call: SimulatedCall) -> None:
+        """Check that the commit does not say that nothing of the partition is in progress."""
+        tenure = call.tenure
+        knows = tenure.current and self._has_commit(tenure)
+        note = self._committed(tenure) if knows else None
+        if note is not None and note.clean:
+            self._history.violate(
+                f"{call.tenure.name}@{call.offset} is started while its commit says that all rests"
+            )
+
+    def _has_commit(self, tenure: Tenure) -> bool:
+        """Return whether what is committed is about an assignment."""
+        history = self._history
+        if history.broker.topics.log(tenure.name) is not tenure.ledger.log:
+            return False  # the topic was recreated, and the commits of the old one are gone
+        # If it was evicted, it cannot know it yet, and a new owner may have committed since.
+        return history.is_member(tenure.member)
+
+    def _committed(self, tenure: Tenure) -> CommitNote | None:
+        return decode(self._history.broker.group(GROUP).committed(tenure.name).metadata)
 
     def _not_before(self, tenure: Tenure, offset: int, attempt: int) -> float:
         """Return when a record may be called again, after its last failure at the earliest.
