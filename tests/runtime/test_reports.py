@@ -163,7 +163,7 @@ def test_lines_of_an_outage_count_attempts_and_name_no_end_of_records_that_stay(
             offset, calls, attempt = found.groups()
             called.append(int(calls or attempt))
             attempts.append(int(attempt))
-            if text.endswith("dead letters"):
+            if text.endswith("dead letter"):
                 ends.add(int(offset))
     assert max(called) > most >= max(attempts)
     assert ends <= left

@@ -102,7 +102,7 @@ _TEXTS: Final[Mapping[re.Pattern[str], str]] = {
 """Remedies by messages of PostgreSQL, libpq and PgBouncer."""
 
 _ATTEMPT: Final = "connection to server "
-"""How libpq's message for each address that it has tried begins."""
+"""How libpq's message begins for each address that it tried."""
 
 _SQLITE_REMEDIES: Final[Mapping[int, str]] = {
     8: "give this user write access to the file and its folder",

@@ -17,13 +17,13 @@ from window_consumer.runtime.calls.layer import CallForm, CallSite, LayerPlace
 from window_consumer.runtime.calls.steps import Called
 
 MOST_AGE_S: Final = 1.0
-"""Cancellations that arrive so long before a record is due prevent its delivery."""
+"""How long before its record is due a cancellation must arrive."""
 
 _AGAIN_S: Final = (0.05, 5.0)
-"""How long records wait whose cancellations are not known: longer while nothing is read."""
+"""How long records wait while their cancellations are unknown; longer while nothing is read."""
 
 _FIRST_S: Final = 0.25
-"""How long they wait for the first reading."""
+"""How long they wait until the topic has been read once."""
 
 
 class Cancelled(Skip):
@@ -34,14 +34,14 @@ class Cancelled(Skip):
 
 @frozen
 class CancelCheck:
-    """Says what was known a second ago of cancellations. Any thread may ask."""
+    """Knows the cancellations of a second ago. Any thread may ask."""
 
     cancellations: Cancellations
     age_s: Callable[[], float]
-    """Returns for how many seconds there may be cancellations that are not known."""
+    """Returns for how many seconds cancellations may be unknown."""
 
     def wait_s(self) -> float:
-        """Return how long records wait as cancellations are not known; 0 if they are."""
+        """Return how long records wait because cancellations are unknown; 0 if they are known."""
         age_s = self.age_s()
         if age_s <= MOST_AGE_S:
             return 0.0
@@ -51,14 +51,14 @@ class CancelCheck:
         return min(max(shortest, (age_s - MOST_AGE_S) / 4), longest)
 
     def is_cancelled(self, mark: Mark, due_ms: Callable[[], int]) -> bool:
-        """Return whether a record is cancelled, which is due then."""
+        """Return whether a record that is due at that time is cancelled."""
         until = self.cancellations.due(mark)
         return until is not None and due_ms() <= until * 1000
 
 
 @frozen
 class CancelLayer:
-    """Lets records be delivered that are not cancelled."""
+    """Finishes cancelled records without delivering them."""
 
     check: CancelCheck
     targets: Targets
@@ -85,6 +85,6 @@ class CancelLayer:
     def _check(self, record: Record, mark: Mark) -> None:
         """Raise CallAgain if cancellations are not known, Cancelled if there is one."""
         if wait_s := self.check.wait_s():
-            raise CallAgain(wait_s, "the topic of cancellations is not read to its end")
+            raise CallAgain(wait_s, "the topic of cancellations has not been read to its end")
         if self.check.is_cancelled(mark, lambda: request_in(record, self.targets).at_ms):
             raise Cancelled("the record is cancelled")

@@ -22,12 +22,13 @@ KIND: Final = "cancellations_unread"
 """The name of the cause in ``doctor``; it is stable."""
 
 _ROUND_S: Final = 0.3
-"""How often it asks for the end: a record waits for cancellations that are a second old."""
+"""How often it queries the end of the topic: a record waits for the cancellations of a second
+ago."""
 
 _FORGET_S: Final = 60.0
 
 _TOLD_S: Final = 5.0
-"""After so long without reading to the end it is a finding."""
+"""After this long without reaching the end, a finding is reported."""
 
 _log = own_logger()
 
@@ -48,7 +49,7 @@ class CancelTopic:
         self._log_ends = log_ends
         self._began = self._now()
         self._read_at: float | None = None
-        """When the end was asked for to which everything is read."""
+        """When the end was queried up to which everything has been read."""
         self._trouble = ""
         self._is_told = False
         self._forget_at = 0.0
@@ -69,16 +70,16 @@ class CancelTopic:
         self._thread.join(timeout_s)
 
     def age_s(self) -> float:
-        """Return for how many seconds there may be cancellations that are not known."""
+        """Return for how many seconds cancellations may be unknown."""
         return float("inf") if self._read_at is None else self._now() - self._read_at
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing has been read to the end for some seconds; None if it has."""
+        """Why the end has not been reached for some seconds; None if it has."""
         since = self._began if self._read_at is None else self._read_at
         if self._now() - since < _TOLD_S:
             return None
-        return self._trouble or "it is being read"
+        return self._trouble or "it is still being read"
 
     # ---- on its own thread
 
@@ -118,7 +119,7 @@ class CancelTopic:
             return
         self._is_told = True
         _log.warning(
-            "delay: due records wait, as %s cannot be read and one may be cancelled: %s",
+            "delay: due records wait because %s, which may cancel them, cannot be read: %s",
             self._topic,
             self._trouble,
             extra={"event": LogEvent.DELAY_CANCELLATIONS_UNREAD},
@@ -126,7 +127,7 @@ class CancelTopic:
 
 
 class UnreadCancellations(PauseRule):
-    """Reports that records wait as their cancellations are not known. Owner: poll thread."""
+    """Reports records that wait because cancellations are unknown. Owner: poll thread."""
 
     def __init__(self, topic: str, trouble: Callable[[], str | None]):
         self._topic = topic
@@ -137,13 +138,13 @@ class UnreadCancellations(PauseRule):
         return False
 
     def findings(self) -> Sequence[RuleFinding]:
-        """Return why the topic is not read, if it is not."""
+        """Return why the topic cannot be read, if so."""
         trouble = self._trouble()
         if trouble is None:
             return ()
         text = (
-            f"due records wait, as {self._topic} is not read to its end and one may be cancelled"
-            f" ({trouble}): let the service read this topic"
+            f"due records wait because {self._topic}, which may cancel them, has not been read to"
+            f" its end ({trouble}): let the service read this topic"
         )
         return [RuleFinding(KIND, text, ends_itself=True, figures={"topic": self._topic})]
 

@@ -1,4 +1,4 @@
-"""Which delayed records are cancelled, as the topic of cancellations says."""
+"""Which delayed records are cancelled, according to the topic of cancellations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from window_consumer.model.record import Message
 from window_consumer.model.record_identity import id_text
 
 KEPT_ON_S: Final = 86_400.0
-"""How long a cancellation is kept after its record is due: a service may have been down then."""
+"""How long a cancellation is kept after its record is due, in case the service was down then."""
 
 _DELIVERED: Final = 50_000
-"""Of so many delivered records, and the same number before them, the ids are remembered."""
+"""The ids of this many delivered records are kept, and those of as many before them."""
 
 Mark = int
-"""A hash of an id of 16 bytes: two ids have the same by no chance that counts."""
+"""A 16-byte hash of an id: collisions are practically impossible."""
 
 
 def mark_of(record_id: str) -> Mark:
@@ -29,11 +29,11 @@ def mark_of(record_id: str) -> Mark:
 
 @frozen
 class CancellationFigures:
-    """What a process knows of cancellations."""
+    """What a process knows about cancellations."""
 
     kept: int
     late: int
-    """Those that came after this process had delivered the record."""
+    """Cancellations that arrived after this process had delivered the record."""
 
 
 @define
@@ -44,15 +44,15 @@ class Cancellations:
     """
 
     longest_s: float
-    """``delay.max``: no record is due later after its cancellation."""
+    """``delay.max``: no record is due later than this after its cancellation."""
     _due: dict[Mark, int] = field(init=False, factory=dict)
-    """Until when a cancelled record may be due, in seconds since 1970."""
+    """The latest due time that a cancellation covers, in seconds since 1970."""
     _late: int = field(init=False, default=0)
     _delivered: set[Mark] = field(init=False, factory=set)
     _delivered_before: set[Mark] = field(init=False, factory=set)
 
     def take(self, message: Message, now_s: float) -> None:
-        """Add a record of the topic; one with an empty value takes its cancellation back.
+        """Add a record of the topic; one with an empty value revokes the cancellation.
 
         ``now_s`` is in seconds since 1970.
         """
@@ -75,7 +75,7 @@ class Cancellations:
             self._late += 1
 
     def due(self, mark: Mark) -> int | None:
-        """Return until when a record is cancelled that is due by then; None if it is not.
+        """Return the latest due time that a cancellation covers; None if there is none.
 
         In seconds since 1970.
         """
@@ -88,7 +88,7 @@ class Cancellations:
             del self._due[mark]
 
     def delivered(self, mark: Mark) -> None:
-        """Remember that a record is delivered: its cancellation would be too late."""
+        """Record that a record was delivered: a cancellation that follows is too late."""
         if len(self._delivered) >= _DELIVERED:
             self._delivered_before, self._delivered = self._delivered, set()
         self._delivered.add(mark)

@@ -42,30 +42,30 @@ class DelayConfig:
     to: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "The topics that it may deliver to; a * at the end stands for any ending. Without "
-            "this list, everybody who may write to its own topic could write anywhere.",
+            "The topics to which it may deliver; a trailing * matches any ending. Without this"
+            " list, anyone who may write to the service's topic could write anywhere.",
             kind=kinds.list_of(
                 kinds.text("a topic's name, or its beginning and a *", _wrong_target),
                 "names of topics",
             ),
-            default="none: required where there is a section delay",
+            default="none: required in a section delay",
         ),
     )
     levels: tuple[float, ...] = field(
         default=tuple(map(float, _LEVELS)),
         metadata=about(
-            "The delays of the topics in which records wait, the shortest first. All members of a "
-            "group need the same.",
+            "The delays of the topics in which records wait, the shortest first. All members of a"
+            " group must have the same ones.",
             kind=kinds.list_of(kinds.duration(1.0, 365 * _DAY_S), "durations"),
-            reason="two days take some 30 hops, and a record waits in memory for the last 5s alone",
+            reason="two days take about 30 hops, and a record waits in memory only for its last 5s",
         ),
     )
     precision: Literal["exact", "level"] = field(
         default="exact",
         metadata=about(
-            "exact: a record takes the longest level that ends in time, again and again, and is "
-            "delivered when it is due. level: it waits once, in the shortest level that is long "
-            "enough, so 17s wait 30s.",
+            "exact: a record passes through levels, each time the longest one that ends in time,"
+            " and is delivered when it is due. level: it waits once, in the shortest level that"
+            " is long enough, so 17s become 30s.",
             kind=kinds.choice("exact", "level"),
             reason="what senders expect; level costs a single hop",
         ),
@@ -73,9 +73,9 @@ class DelayConfig:
     store: Literal["levels", "wheel"] = field(
         default="levels",
         metadata=about(
-            "Where records wait that are due within two hours. levels: in topics. wheel: in files "
-            "of a second each, with precision: exact alone; longer delays pass through levels "
-            "first.",
+            "Where records wait that are due within two hours. levels: in topics. wheel: in"
+            " files, one for each second; only with precision: exact. Longer delays pass through"
+            " levels first.",
             kind=kinds.choice("levels", "wheel"),
             reason="needs no disk; a wheel suits many odd delays",
         ),
@@ -83,8 +83,9 @@ class DelayConfig:
     directory: str | None = field(
         default=None,
         metadata=about(
-            "Where the files of the wheel are. They are a cache of the topic: what is lost is read "
-            "from Kafka again. A relative path starts at the configuration file's directory.",
+            "The directory for the wheel's files. They are a cache of the topic: lost files are"
+            " read from Kafka again. A relative path starts at the configuration file's"
+            " directory.",
             kind=kinds.text("a directory"),
             default="none: required with store: wheel",
         ),
@@ -92,15 +93,16 @@ class DelayConfig:
     max: float = field(
         default=30 * _DAY_S,
         metadata=about(
-            "How far away the time of a delivery may be. Later ones are dead letters.",
+            "The longest delay. Records that are due later become dead letters.",
             kind=kinds.duration(1.0, 3650 * _DAY_S),
-            reason="longer than most reminders; a mistake in the unit should not wait for years",
+            reason="longer than most reminders; a record with a wrong unit should not wait for"
+            " years",
         ),
     )
     partitions: int = field(
         default=12,
         metadata=about(
-            "The partitions of the topic if it has to be created. Its levels have as many.",
+            "The number of partitions with which the topic is created. Its levels have as many.",
             kind=kinds.whole_number(1, 10_000),
             reason="suits up to twelve processes",
         ),
@@ -123,7 +125,7 @@ class DelayConfig:
     run: bool = field(
         default=True,
         metadata=about(
-            "Whether `window-consumer run` runs it, too. `delay run` runs it alone.",
+            "Whether `window-consumer run` also runs the service. `delay run` runs it alone.",
             kind=kinds.boolean(),
             reason="a service of its own is only needed for many messages",
         ),
@@ -152,9 +154,9 @@ class DelayConfig:
 
 
 def conflicts(section: DelayConfig, given: Collection[str]) -> Iterator[Problem]:
-    """Yield what is wrong although each key is right."""
+    """Yield what is wrong although each key alone is right."""
     if given and not section.to:
-        yield Problem(("to",), "is missing: a list of the topics that it may deliver to")
+        yield Problem(("to",), "is missing: list the topics to which it may deliver")
     for index, (before, level) in enumerate(pairwise(section.levels), start=1):
         if level <= before:
             delay, after = format_duration(level), format_duration(before)
@@ -170,8 +172,8 @@ def conflicts(section: DelayConfig, given: Collection[str]) -> Iterator[Problem]
     for index, target in enumerate(section.to):
         if target in ours:
             message = (
-                f"{target} is, or is named like, a retry, dead-letter or delay topic, which gets no"
-                " delayed records: name those of consumers"
+                f"{target} is, or is named like, a retry, dead-letter or delay topic, and delayed"
+                " records cannot go there: name topics that consumers read"
             )
             yield Problem(("to", index), message)
     endings = [*map(format_duration, section.levels), CANCEL_SUFFIX[1:]]

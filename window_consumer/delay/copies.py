@@ -35,7 +35,7 @@ class LevelCopies:
     ) -> Copy:
         """Return the copy of a record with this key, value and headers, which is due at ``at_ms``.
 
-        It waits from ``wall_ms`` on; both are in milliseconds since 1970.
+        The wait begins at ``wall_ms``; both are in milliseconds since 1970.
         """
         key, value, given = record
         headers: list[tuple[str, bytes | None]] = [

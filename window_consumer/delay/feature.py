@@ -39,7 +39,7 @@ from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
 
 _ANSWER_S: Final = 5.0
-"""How long a question about the topic of cancellations may take."""
+"""The timeout of a query about the topic of cancellations."""
 
 
 class RunningDelay(RunningFeature):
@@ -145,7 +145,7 @@ class DelayFeature(Feature):
     section = Section(
         "delay",
         DelayConfig,
-        "The delay service: records that are delivered to their topic at a time.",
+        "The delay service: it delivers records to their topics at given times.",
         conflicts,
         workers=workers,
     )
@@ -184,8 +184,8 @@ class DelayFeature(Feature):
         if better < hops:
             names = ", ".join(map(format_duration, more))
             yield (
-                f"delay.max: {format_duration(section.max)} takes {hops} hops through delay.levels;"
-                f" with {names} behind them it takes {better}"
+                f"delay.max: {format_duration(section.max)} takes {hops} hops through"
+                f" delay.levels; with {names} added it takes {better}"
             )
 
     def state_topics(self, config: Config) -> Iterator[StateTopic]:
@@ -223,7 +223,7 @@ class DelayFeature(Feature):
 
 def _log_refuses(target: str, why: str) -> None:
     LOGGER.warning(
-        "%s: %s refuses records (%s); they wait in levels until it takes them",
+        "%s: %s refuses records (%s); they wait in levels until it accepts them",
         WORKER,
         target,
         why,
@@ -233,7 +233,7 @@ def _log_refuses(target: str, why: str) -> None:
 
 def _log_takes(target: str) -> None:
     LOGGER.info(
-        "%s: %s takes records again",
+        "%s: %s accepts records again",
         WORKER,
         target,
         extra={"event": LogEvent.DELAY_TARGET_TAKES, "worker": WORKER, "topic": target},

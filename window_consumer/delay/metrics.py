@@ -23,14 +23,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         "window_consumer.delay.cancellations",
         MetricKind.GAUGE,
         "{record}",
-        "Cancellations that a member of the delay service remembers; every member knows all.",
+        "Cancellations that a member of the delay service holds; every member holds all of them.",
         _of(lambda figures: figures.kept),
     ),
     Metric(
         "window_consumer.delay.cancellations.late",
         MetricKind.COUNTER,
         "{record}",
-        "Cancellations of records that this member had delivered already; they changed nothing.",
+        "Cancellations that came too late: this member had already delivered the record.",
         _of(lambda figures: figures.late),
     ),
 )

@@ -19,19 +19,20 @@ KIND: Final = "target_refuses"
 """The name of the cause in ``doctor``; it is stable."""
 
 MOST_COUNTED: Final = 10_000
-"""The waiting records that are counted, over all targets; any number may wait in the levels."""
+"""The most waiting records that are counted, over all targets; any number may wait in the
+levels."""
 
 _SHOWN: Final = 5
-"""Findings at once, those with the most waiting records: any number of targets may be missing."""
+"""The most findings at once, for the targets with the most waiting records."""
 
 _ASKED_AGAIN_S: Final = 5.0
-"""A topic that takes no records is asked again so long after its last refusal; records that come
-before go on waiting without a try, so that they do not fill the window."""
+"""How long after its last refusal a topic is tried again. Until then its records keep waiting
+without a try, so that they do not fill the window."""
 
 MOST_TRIED: Final = 1000
-"""The records that are tried at once for topics of which it is not known whether they take any, and
-one more for each: the client looks for a missing one for half a minute, and the worker has 10,000
-results in flight at most."""
+"""How many records are tried at once for topics that may accept none, plus one for each topic: the
+client searches half a minute for a missing one, and the worker has at most 10,000 results in
+flight."""
 
 _REMEMBERED: Final = 10_000
 """Topics that are known to take records."""

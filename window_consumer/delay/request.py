@@ -1,4 +1,4 @@
-"""What a sender asks for: a target and a time, read from a record's headers."""
+"""What a sender requests: a target and a time, read from a record's headers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN: Final = 60
 
 
 class DelayUnreadable(NotCalled):
-    """A record does not say when to deliver it, or not as a number."""
+    """A record has no delivery time, or one that is not a number."""
 
     reason = Reason.DELAY_UNREADABLE
 
@@ -65,7 +65,7 @@ class Targets:
     """The topics that records may be delivered to."""
 
     allowed: tuple[str, ...]
-    """Names; a * at the end stands for any ending."""
+    """Names; a trailing * matches any ending."""
     ours: LadderNames
     """The topics that get no delayed records."""
     _known: dict[str, _Wrong] = field(init=False, factory=dict, eq=False)
@@ -97,7 +97,7 @@ class Targets:
         problem = wrong_name(target)
         if problem is None:
             return ()
-        return ((TargetNotAllowed, f"{target[:MAX_LENGTH]!r} is no name of a topic: it {problem}"),)
+        return ((TargetNotAllowed, f"{target[:MAX_LENGTH]!r} is not a topic name: it {problem}"),)
 
 
 _Wrong = tuple[tuple[type[NotCalled], str], ...]
@@ -138,7 +138,7 @@ def _number(name: str, value: bytes | None) -> int:
     number = count(value)
     if number is None:
         shown = (value or b"")[:_SHOWN]
-        raise DelayUnreadable(f"{name} is no whole number of milliseconds: {shown!r}")
+        raise DelayUnreadable(f"{name} is not a whole number of milliseconds: {shown!r}")
     return number
 
 

@@ -1,4 +1,4 @@
-"""What waits in the topics of a delay service, as Kafka knows it: the service need not run."""
+"""What waits in the topics of a delay service, according to Kafka: the service need not run."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class TopicStatus:
     partitions: int
     """0 if the topic does not exist."""
     waiting: int
-    """Records that are not finished; holes in the log count, too."""
+    """Records that are not finished; gaps in the log count, too."""
     next_due_ms: int | None
-    """When the first of them goes on, in ms since 1970. None if nothing waits, and for the
+    """When the first of them moves on, in ms since 1970. None if nothing waits, and for the
     service's own topic, which is not ordered by time."""
     late_p99_s: float | None = None
-    """Of a hundred records that should have gone on, 99 are overdue by less, in the worst
-    partition; 0 if none is overdue. None for the service's own topic."""
+    """How late overdue records are, as the 99th percentile in the worst partition; 0 if none is
+    overdue. None for the service's own topic."""
     paused_partitions: int | None = None
-    """The partitions in which so many records wait that a member fetches no more of them. None for
-    the service's own topic."""
+    """The number of partitions with so many waiting records that a member fetches no more of them.
+    None for the service's own topic."""
 
 
 @frozen
@@ -134,9 +134,9 @@ class _Waiting:
     """The records of a partition that are not finished."""
 
     open: Ranges
-    """Their offsets, ends excluded; holes in the log count, too."""
+    """Their offsets, ends excluded; gaps in the log count, too."""
     overdue: int
-    """How many of them should have gone on: the first ones, since a level is ordered by time."""
+    """How many of them are overdue: the first ones, since a level is ordered by time."""
     in_wheel: int
     """How many wait in a wheel."""
 
@@ -161,7 +161,7 @@ class _Waiting:
 
     @property
     def p99(self) -> Span:
-        """The one of a hundred overdue ones than which one is later."""
+        """The 99th percentile of the overdue ones."""
         offsets = chain.from_iterable(starmap(range, self.open))
         return _span(next(islice(offsets, self.overdue // 100, None)))
 

@@ -39,17 +39,18 @@ from window_consumer.model.record import Message
 from window_consumer.plan.ladder_topics import levels_of
 
 _NEVER_EARLY_MS: Final = 1.0
-"""Records are held for so much longer: the times of the client are cut to milliseconds."""
+"""Records are held this much longer: the client truncates times to milliseconds."""
 
 _LONGEST_TRY_S: Final = 600.0
-"""A record whose target refuses it is tried again after as long as it is overdue, at most after so
-long: then a target that exists again gets it soon, and a day of waiting costs some 150 copies."""
+"""The longest wait before a refused record is tried again; it grows with the time for which the
+record is overdue. So a restored target gets it soon, and a day of waiting costs about 150
+copies."""
 
 MANY_HOPS: Final = 100
-"""If the longest delay takes more, check advises longer levels."""
+"""If the longest delay takes more hops, ``check`` recommends longer levels."""
 
 LONG_LEVELS: Final = (6 * 3600.0, 86_400.0, 7 * 86_400.0)
-"""The levels that it advises, in seconds."""
+"""The levels that it recommends, in seconds."""
 
 
 @frozen
@@ -65,9 +66,9 @@ class Levels:
         return cls(levels_of(section.worker), section.precision)
 
     def next(self, left_s: float) -> Level | None:
-        """Return the level in which a record waits that is due in ``left_s`` seconds.
+        """Return the level for a record that is due in ``left_s`` seconds.
 
-        None if it is due, or so soon that it waits in the window.
+        None if it is due, or due so soon that it waits in the window.
         """
         if self.precision == "level":
             enough = (each for each in self.each if each.delay_s >= left_s)
@@ -76,14 +77,14 @@ class Levels:
         return in_time[-1] if in_time else None
 
     def again(self, overdue_s: float) -> Level:
-        """Return the level after which a record is tried again that its target has refused."""
+        """Return the level in which a refused record waits for its next try."""
         longest_s = min(overdue_s, _LONGEST_TRY_S)
         return next(
             (each for each in reversed(self.each) if each.delay_s <= longest_s), self.each[0]
         )
 
     def hops(self, delay_s: float) -> int:
-        """Return how many levels a record passes that is due in ``delay_s`` seconds."""
+        """Return how many levels a record with this delay passes."""
         if self.precision == "level":
             longest = self.each[-1].delay_s
             return int(-(-delay_s // longest))
@@ -97,7 +98,7 @@ class Levels:
 
 @frozen(eq=False)
 class DelayRule(TurnRule):
-    """Says where a record waits that is not due, or that its target refuses. Owner: poll thread."""
+    """Decides where a record waits until it is due or its target accepts it. Owner: poll thread."""
 
     section: DelayConfig
     targets: Targets
@@ -161,7 +162,9 @@ class DelayRule(TurnRule):
         overdue_s = (wall_ms - request.at_ms) / 1000
         if overdue_s > self.section.max:
             longest = format_duration(self.section.max)
-            error = TargetRefused(f"still refused delay.max, {longest}, after it was due: {why}")
+            error = TargetRefused(
+                f"still refused when delay.max ({longest}) had passed since it was due: {why}"
+            )
             return Leave(Failure.uncalled(error))
         level = self.levels.again(overdue_s)
         return self._moved(message, hop, request, level, wall_ms)

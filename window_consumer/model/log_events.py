@@ -133,8 +133,8 @@ class LogEvent(StrEnum):
     NEW_FAILURE_KNOWN = "new_failure.known", "which failures of other versions are known"
     NEW_FAILURE_FOUND = "new_failure.found", "a version fails as no other one did; see the runbook"
     NEW_FAILURE_ACCEPTED = "new_failure.accepted", "a user resumed a worker despite a new failure"
-    DELAY_TARGET_REFUSES = "delay.target_refuses", "records wait for a topic that takes none"
-    DELAY_TARGET_TAKES = "delay.target_takes", "that topic takes records again"
+    DELAY_TARGET_REFUSES = "delay.target_refuses", "records wait for a topic that accepts none"
+    DELAY_TARGET_TAKES = "delay.target_takes", "that topic accepts records again"
     DELAY_CANCELLATIONS_UNREAD = (
         "delay.cancellations_unread",
         "due records wait, as the topic of cancellations cannot be read",
@@ -247,7 +247,7 @@ class LogEvent(StrEnum):
     )
     OUTBOX_RELAY_FAILED = (
         "outbox.relay_failed",
-        "an unexpected error has stopped the relay, which begins again; the process is not ready",
+        "an unexpected error has stopped the relay, which restarts; the process is not ready",
     )
     OUTBOX_NOT_LISTENING = (
         "outbox.not_listening",

@@ -1,7 +1,7 @@
-"""Dead heads, and which copies in the ladder follow one: those that were there when it died.
+"""Dead heads, and the copies in the ladder that follow one: those that were there when it died.
 
-The dead letters say it, after a crash or a rebalance between that of the head and the last one of
-its followers. Nothing else remembers it.
+After a crash or a rebalance between the dead letter of the head and that of its last follower, only
+the dead letters show which copies follow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from window_consumer.parking.scans import LadderCopy
 
 
 class FollowsDeadHead(NotCalled):
-    """A record waited behind one of its key that became a dead letter, and follows it."""
+    """The record of its key that it waited behind became a dead letter, and it follows."""
 
     reason = names.Reason.FOLLOWS
 

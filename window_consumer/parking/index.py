@@ -79,7 +79,8 @@ class _Line:
     climbing: int | None = None
     """The record that has last moved to a level."""
     dead_head: int | None = None
-    """A record that became a dead letter. Those behind it, to ``last_follower``, go there, too."""
+    """A record that became a dead letter. Those behind it, up to ``last_follower``, become dead
+    letters too."""
     last_follower: int = -1
 
     def __len__(self) -> int:

@@ -23,8 +23,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "window_consumer.parked.keys",
         MetricKind.GAUGE,
         "{key}",
-        "Keys in the ladder of a worker with on_failure: park: a record of each waits in a level"
-        " or runs.",
+        "Keys in the ladder of a worker with on_failure: park; one record of each waits in a"
+        " level or runs.",
         _of(lambda figures: figures.keys),
     ),
     Metric(

@@ -58,7 +58,7 @@ class ProducerClients:
         self.login = LoginWatchdog(self._properties)
 
     def shared(self) -> SendingClient:
-        """Create a client for all topics, with the sizes of now; raises UsageError."""
+        """Create a client for all topics, with the current sizes; raises UsageError."""
         self.watchdog = self.new_watchdog()
         return self._new(self._records.limits.properties)
 
@@ -75,7 +75,7 @@ class ProducerClients:
         return ClientWatchdog(self._properties, notices_silence=True)
 
     def limit_of(self, topic: str) -> int | None:
-        """Query a topic's ``max.message.bytes``; None if nobody reports it."""
+        """Query a topic's ``max.message.bytes``; None if the brokers do not report it."""
         return size_limit(self._properties, topic)
 
     def _on_error(self, error: Any) -> None:

@@ -39,7 +39,7 @@ class AnswerHandler(Protocol):
     """What a future needs of its producer."""
 
     id_prefix: str
-    """A record's id is this and the future's number."""
+    """The prefix of record ids; the future's number follows."""
     spares: deque[SendFuture]
     """Delivered futures that nobody holds, for the next records."""
 

@@ -116,10 +116,10 @@ class Producer:
 
         ``ttl``, such as ``30s``, becomes the header ``ttl`` in seconds, ``tags`` become
         ``wc-tags``. ``timestamp`` is in milliseconds since 1970. ``delay`` and ``deliver_at`` send
-        it to the delay service, as in Produce; the future says where it is there. ``id`` is its
+        it to the delay service, as in Produce; the future has its position there. ``id`` is its
         ``wc-id``, by default a new one, which the future has, too. Waits up to ``max_block`` while
-        the buffer is full, then raises BufferFullError. Raises TypeError and
-        ValueError for an invalid record, and UsageError after ``close`` and in a forked process.
+        the buffer is full, then raises BufferFullError. Raises TypeError and ValueError for an
+        invalid record, and UsageError after ``close`` and in a forked process.
         """
         delivery = self._delivery
         client = delivery.client  # read before ``careful``, which is set after a replacement
@@ -167,9 +167,9 @@ class Producer:
     def cancel(self, id: str, deliver_at: datetime | None = None) -> SendFuture:  # noqa: A002 - as above
         """Cancel the delayed record with this ``wc-id``; the future is that of the cancellation.
 
-        It must be written 1 s before the record is due. Name the time in ``deliver_at``, so that
-        the delay service can forget the cancellation after it. Raises ValueError for an id that no
-        record has, and what ``send`` raises.
+        It must be written at least 1 s before the record is due. With the record's time in
+        ``deliver_at``, the delay service can drop the cancellation afterwards. Raises ValueError
+        for an invalid id, and what ``send`` raises.
         """
         record = cancellation(id, deliver_at)
         return self.send(record.topic, record.key, record.value, headers=record.headers)

@@ -22,7 +22,7 @@ from window_consumer.runtime.context import LoggableKey, key_text, trace_of
 from window_consumer.runtime.limited_log import LimitedLog, LogStorm
 
 _ENDS = {
-    "dead_letter": "it leaves for the dead letters",
+    "dead_letter": "it becomes a dead letter",
     "drop": "it is dropped",
     "stop": "the worker stops",
 }

@@ -64,10 +64,10 @@ _ABSENCES: Final = (
 _MOST_TEXT: Final = 2000
 _RANGE: Final = re.compile(r"records in offset \[(\d+), (\d+)\) for topic partition (\S+)")
 _GONE: Final = (
-    "records were deleted before they were read. `fail_on_data_loss: false` continues with the rest"
+    "records were deleted before they were read; `fail_on_data_loss: false` continues without them"
 )
 _NO_ROOM: Final = (
-    "there is no disk space for the tables: they are unchanged, and the next run repeats the batch"
+    "no disk space is left for the tables: they are unchanged, and the next run repeats the batch"
 )
 _ADVICE: Final = tuple(
     {
@@ -77,8 +77,8 @@ _ADVICE: Final = tuple(
         "File too large": _NO_ROOM,
         "Python worker exited unexpectedly": "a Python worker of Spark was killed, or ran out of"
         " memory: the table is unchanged, and the next run repeats the batch",
-        "UnknownTopicOrPartition": "a topic of events does not exist: workers with a section"
-        " `trace:` or `audit:` create theirs",
+        "UnknownTopicOrPartition": "an event topic does not exist: workers with a `trace:` or"
+        " `audit:` section create theirs",
     }.items()
 )
 

@@ -72,7 +72,7 @@ class EventTail:
         except MissingTopicError:
             return TailEnd()
         except WindowConsumerError as error:
-            return TailEnd(notes=(f"only what is in the table: {error}",), is_away=True)
+            return TailEnd(notes=(f"only the table was read: {error}",), is_away=True)
         if unread:
             notes.append(
                 f"{self.topic}: reading stopped after {self.most_s:g} s, {unread:,} of its last"

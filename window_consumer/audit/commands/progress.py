@@ -56,10 +56,10 @@ class SeenOffsets:
             )
         if self.reach_ms is not None:
             click.echo(
-                f"the table of counts reaches to {name_of(self.reach_ms)}, which is"
-                f" {duration((self.now_ms - self.reach_ms) / 1000)} ago: nothing later is judged"
-                "; `window-consumer pipeline run audit` reads the rest, and so does a report"
-                " without --no-refresh",
+                f"the table of counts ends at {name_of(self.reach_ms)},"
+                f" {duration((self.now_ms - self.reach_ms) / 1000)} ago: nothing later is judged;"
+                " `window-consumer pipeline run audit` reads the rest, as does a report without"
+                " --no-refresh",
                 err=True,
             )
         if self.broken:

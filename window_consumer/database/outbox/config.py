@@ -19,11 +19,11 @@ _LONGEST_KEEP_S: Final = 3650 * _DAY_S
 
 
 def _wrong_url(text: str) -> str | None:
-    return None if re.fullmatch(_URL, text) else "is no URL of a database"
+    return None if re.fullmatch(_URL, text) else "is not a database URL"
 
 
 def _wrong_table(text: str) -> str | None:
-    return None if re.fullmatch(_TABLE, text) else "is no name of a table"
+    return None if re.fullmatch(_TABLE, text) else "is not a table name"
 
 
 @frozen(kw_only=True)
@@ -33,8 +33,8 @@ class OutboxConfig:
     database: str | None = field(
         default=None,
         metadata=about(
-            "The database with the table, as a URL of SQLAlchemy with a synchronous driver, such "
-            "as postgresql+psycopg://shop@db/shop. It is a secret: it is printed as `***`.",
+            "The database with the table: an SQLAlchemy URL with a synchronous driver, such as"
+            " postgresql+psycopg://shop@db/shop. It is a secret and printed as `***`.",
             kind=kinds.text("a database URL such as sqlite:////var/lib/shop.db", _wrong_url),
             default="none: without it no relay runs",
             secret=True,
@@ -43,10 +43,10 @@ class OutboxConfig:
     table: str = field(
         default="wc_outbox",
         metadata=about(
-            "The table, with its schema where it has one: events.wc_outbox. It has to be the one "
-            "that Outbox() names in the application.",
+            "The table, with its schema if it has one: events.wc_outbox. It must be the table of"
+            " Outbox() in the application.",
             kind=kinds.text("a table's name", _wrong_table),
-            reason="what Outbox() calls it by default",
+            reason="the default name in Outbox()",
         ),
     )
     poll: float = field(
@@ -60,19 +60,18 @@ class OutboxConfig:
     batch: int = field(
         default=2_000,
         metadata=about(
-            "Rows that are sent and marked in one transaction, at most; fewer where they are "
-            "large.",
+            "The most rows that are sent and marked in one transaction; fewer if they are large.",
             kind=kinds.whole_number(1, 10_000),
-            reason="commits cost little beside so many rows, and a crash repeats few",
+            reason="a commit costs little for so many rows, and a crash repeats few",
         ),
     )
     shards: int = field(
         default=64,
         metadata=about(
-            "The number of shards of Outbox(); a start with another number than the rows have ends "
-            "with exit code 2. Four relays share them; further ones stand by.",
+            "The number of shards in Outbox(). If existing rows have another number, the start"
+            " fails with exit code 2. Up to four relays share them; others stand by.",
             kind=kinds.whole_number(1, 1024),
-            reason="enough for four relays, and few enough to look at each",
+            reason="enough for four relays, and few enough to check each",
         ),
     )
     keep: float = field(
@@ -90,15 +89,15 @@ class OutboxConfig:
             "Outbox() has notify=True. Without it the relay polls. Not with SQLite; behind "
             "PgBouncer only with session pooling.",
             kind=kinds.boolean(),
-            reason="it takes a further connection, and commits that notify wait for each other",
+            reason="it needs another connection, and commits that notify wait for each other",
         ),
     )
     on_refused: Literal["block", "skip"] = field(
         default="block",
         metadata=about(
-            "What to do with a row that Kafka refuses for good (too large, no such topic, no "
-            "permission): its key waits and it is tried again every minute, or it is marked as "
-            "failed and later rows of its key go on.",
+            "What happens to a row that Kafka refuses for good (too large, no such topic, no"
+            " permission). block: it is retried every minute, and later rows of its key wait."
+            " skip: it is marked as failed, and later rows of its key are sent.",
             kind=kinds.choice("block", "skip"),
             reason="keeps each key's order; `outbox list --failed` names what waits",
         ),
@@ -106,8 +105,8 @@ class OutboxConfig:
     relay: bool = field(
         default=True,
         metadata=about(
-            "Whether `window-consumer run` relays, in a thread of its own. Otherwise "
-            "`window-consumer outbox run` has to.",
+            "Whether `window-consumer run` also relays, in a separate thread. If not, run"
+            " `window-consumer outbox run`.",
             kind=kinds.boolean(),
             reason="works without another process",
         ),

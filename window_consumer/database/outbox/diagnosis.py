@@ -13,7 +13,7 @@ RELAY_FAILED: Final = "outbox: the relay failed: "
 """Begins a line of ``/readyz``."""
 
 _OUTBOX: Final = "outbox"
-"""What stands for the worker of causes that are the outbox's."""
+"""Takes the worker's place in causes that concern the outbox."""
 
 _WAITS_S: Final = 30.0
 """Rows are sent within a second; a row this old is stuck."""
@@ -28,7 +28,7 @@ class OutboxBacklog:
     blocked: int = 0
     """Rows that Kafka refuses, and whose keys wait."""
     error: str | None = None
-    """Why the database could not be asked."""
+    """Why the database could not be queried."""
 
 
 def relay_failures(readiness: Sequence[str]) -> list[str]:
@@ -39,12 +39,12 @@ def relay_failures(readiness: Sequence[str]) -> list[str]:
 def diagnose_outbox(outbox: OutboxBacklog, failures: Sequence[str] = ()) -> Diagnosis:
     """Return what holds up the rows of an outbox, if anything does.
 
-    ``failures`` are those of the relays of processes that were asked.
+    ``failures`` are those of relays in the processes that were queried.
     """
     if failures:
-        sentence = f"its relay failed, and begins again: {failures[0]}"
+        sentence = f"its relay failed and restarts: {failures[0]}"
     elif outbox.error is not None:
-        sentence = f"its database does not answer, so nothing is sent: {outbox.error}"
+        sentence = f"its database does not respond, so nothing is sent: {outbox.error}"
     elif outbox.blocked:
         sentence = (
             f"Kafka refuses {outbox.blocked} rows, and later rows of their keys wait:"
@@ -52,10 +52,10 @@ def diagnose_outbox(outbox: OutboxBacklog, failures: Sequence[str] = ()) -> Diag
         )
     elif outbox.oldest_s >= _WAITS_S:
         sentence = (
-            f"its oldest row has waited for {outbox.oldest_s:.0f} s: no relay runs (`outbox.relay`,"
-            " `window-consumer outbox run`), or its log says what Kafka answers"
+            f"its oldest row has waited for {outbox.oldest_s:.0f} s: no relay runs"
+            " (`outbox.relay`, `window-consumer outbox run`), or its log shows Kafka's error"
         )
     else:
-        return Diagnosis((), ("outbox: nothing waits for long",))
+        return Diagnosis((), ("outbox: no row has waited long",))
     figures = {"oldest_s": outbox.oldest_s, "blocked": outbox.blocked}
     return Diagnosis((LikelyCause(CauseKind.OUTBOX_WAITS, _OUTBOX, sentence, figures, weight=97),))

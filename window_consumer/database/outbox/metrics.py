@@ -46,7 +46,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "outbox.oldest",
         MetricKind.GAUGE,
         "s",
-        "The age of the oldest row of the outbox that is due and not sent, 0 without one.",
+        "The age of the oldest row of the outbox that is due and not sent; 0 if there is none.",
         lambda outbox: outbox.oldest_s,
     ),
 )

@@ -140,9 +140,9 @@ class Outbox:
     ) -> bool:
         """Cancel a record in the transaction; return whether its row was still there.
 
-        A row that is not sent is deleted. If the relay has sent it, or may be sending it to the
-        delay service, a row is added that cancels it there, as ``Producer.cancel`` does; this needs
-        the topic ``wc.delay.cancel``. Raises ValueError for an id that no record has.
+        An unsent row is deleted. If the relay has sent it, or may be sending it to the delay
+        service, a new row cancels it there, as ``Producer.cancel`` does; this needs the topic
+        ``wc.delay.cancel``. Raises ValueError for an invalid id.
         """
         try:
             row_id = id if isinstance(id, uuid.UUID) else uuid.UUID(id)

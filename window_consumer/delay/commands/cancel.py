@@ -27,8 +27,8 @@ from window_consumer.plan.feature_list import FeatureList
     "at_ms",
     type=common.Time(1000),
     metavar="TIME",
-    help="When it is due, as in 2026-11-21T10:00 (UTC), or later: the cancellation is forgotten"
-    " after that. [default: after delay.max]",
+    help="When the record is due, such as 2026-11-21T10:00 (UTC), or a later time; the"
+    " cancellation is dropped afterwards. [default: delay.max from now]",
 )
 @START_TIMEOUT
 @common.features
@@ -41,10 +41,10 @@ def cancel_command(
     start_timeout: float,
     features: FeatureList,
 ) -> int:
-    """Prevent the delivery of a record that was sent with this id.
+    """Prevent the delivery of the delayed record with this id.
 
-    It must arrive a second before the record is due; whether it does is not known here. It is safe
-    in Kafka once the command ends.
+    The cancellation must arrive a second before the record is due; the command cannot tell whether
+    it does. It is safe in Kafka once the command ends.
     """
     formatter = set_up("text", "warning")
     service = ConfiguredService.load(config, overrides, features)

@@ -24,16 +24,16 @@ from window_consumer.model.produce import Produce, checked_id
 @click.command("send")
 @common.config
 @common.overrides
-@click.option("--to", "target", required=True, metavar="TOPIC", help="Where it is delivered.")
+@click.option("--to", "target", required=True, metavar="TOPIC", help="The topic to deliver it to.")
 @click.option(
-    "--delay", type=common.Duration(), metavar="DURATION", help="How long from now, as in 30m."
+    "--delay", type=common.Duration(), metavar="DURATION", help="How long to wait, such as 30m."
 )
 @click.option(
     "--at",
     "at_ms",
     type=common.Time(1000),
     metavar="TIME",
-    help="When, as in 2026-11-21T10:00 (UTC). A past time is delivered at once.",
+    help="When to deliver it, such as 2026-11-21T10:00 (UTC); at once if that is past.",
 )
 @click.option("--key", metavar="TEXT", help="The record's key. [default: none]")
 @click.option("--value", metavar="TEXT", help="The record's value. [default: none]")
@@ -44,7 +44,10 @@ from window_consumer.model.produce import Produce, checked_id
     "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be repeated."
 )
 @click.option(
-    "--id", "record_id", metavar="ID", help="Its wc-id, which cancels it. [default: a new one]"
+    "--id",
+    "record_id",
+    metavar="ID",
+    help="Its wc-id, by which it can be cancelled. [default: a new one]",
 )
 @START_TIMEOUT
 @common.features
@@ -52,7 +55,7 @@ def send_command(**options: Any) -> int:
     """Send one record through the delay service of a configuration.
 
     It is checked as the service will check it, and is safe in Kafka once the command ends. The
-    service need not run, but must have run once, to create its topic.
+    service need not run now, but must have run once to create its topic.
     """
     formatter = set_up("text", "warning")
     record_id = options["record_id"]
@@ -78,7 +81,7 @@ def _headers(options: Mapping[str, Any], record_id: str) -> list[tuple[str, byte
     """Return the record's headers; raise a click.UsageError for what they cannot be."""
     delay_s, at_ms = options["delay"], options["at_ms"]
     if (delay_s is None) == (at_ms is None):
-        raise click.UsageError("say when: --delay or --at, one of them")
+        raise click.UsageError("give either --delay or --at")
     found: list[tuple[str, bytes | None]] = []
     for pair in options["headers"]:
         name, is_pair, value = pair.partition("=")
@@ -86,7 +89,7 @@ def _headers(options: Mapping[str, Any], record_id: str) -> list[tuple[str, byte
             raise click.UsageError(f"--header {pair}: write NAME=VALUE")
         if name.startswith(names.PREFIX):
             raise click.UsageError(
-                f"--header {name}: names that begin with {names.PREFIX} are ours"
+                f"--header {name}: names that begin with {names.PREFIX} are reserved"
             )
         found.append((name, value.encode()))
     try:
@@ -103,7 +106,7 @@ def _headers(options: Mapping[str, Any], record_id: str) -> list[tuple[str, byte
 
 def _value(text: str | None, file: IO[bytes] | None) -> bytes | None:
     if text is not None and file is not None:
-        raise click.UsageError("--value and --value-file exclude each other")
+        raise click.UsageError("--value and --value-file are mutually exclusive")
     return file.read() if file is not None else None if text is None else text.encode()
 
 
@@ -116,5 +119,5 @@ def _checked(service: ConfiguredService, headers: list[tuple[str, bytes | None]]
         raise UsageError(str(error)) from error
     longest_s = service.section.max
     if at_ms - now_ms > longest_s * 1000:
-        raise UsageError(f"that is further away than delay.max, {format_duration(longest_s)}")
+        raise UsageError(f"that is later than delay.max allows, {format_duration(longest_s)}")
     return at_ms

@@ -23,7 +23,7 @@ START_TIMEOUT = click.option(
     type=Duration(),
     default=10.0,
     metavar="DURATION",
-    help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
+    help="Give up if no broker responds for this long (exit code 1). [default: 10s]",
 )
 
 

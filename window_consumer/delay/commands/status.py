@@ -36,12 +36,10 @@ def status_command(
     as_json: bool,
     features: FeatureList,
 ) -> int:
-    """Show how many records wait in each level of the delay service, and when the next goes on.
+    """Show how many records wait in each level of the delay service, and when the next one is due.
 
-    The next ticks of schedules follow.
-
-    It asks Kafka alone: the service need not run. A record that takes several levels is counted in
-    the one where it is now.
+    The next ticks of schedules follow. It queries only Kafka, so the service need not run. A record
+    that passes through several levels is counted in its current one.
     """
     formatter = set_up("text", "warning")
     service = ConfiguredService.load(config, overrides, features)

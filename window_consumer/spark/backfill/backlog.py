@@ -263,8 +263,8 @@ class ChunkWatch:
         if retried > self._retried:
             self._retried = retried
             LOGGER.warning(
-                "%s: %d tasks ended without a result; Spark retries them, and their records run"
-                " again",
+                "%s: tasks that ended without a result: %d; Spark retries them, and their records"
+                " run again",
                 self._group,
                 retried,
                 extra={"event": LogEvent.BACKFILL_TASKS_LOST},

@@ -65,7 +65,7 @@ class TaskReport:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the breaker lets next to nothing start."""
+        """Whether the breaker lets almost nothing start."""
         return self.breaker not in FREE
 
 

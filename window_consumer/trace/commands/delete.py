@@ -80,7 +80,7 @@ def _delete(plan: PipelinePlan, key: str, found: _Found) -> str:
         gone = upkeep.delete_key(spark, plan, key, found.form, found.letters)
     return (
         f"deleted: {gone.steps:,} steps, {gone.letters:,} dead letters, {gone.quarantined:,}"
-        " records of the quarantine, and the files that had them\nwhat stays: in Kafka,"
-        f" {topic} and the dead-letter topics have theirs until their retention takes"
-        " them (`dlq purge`: earlier), and what is not in the tables yet comes in with the next run"
+        f" quarantined records, and the files that contained them\nnot deleted: {topic}"
+        " and the dead-letter topics keep their records until retention removes them (`dlq purge`"
+        " does so earlier); the next run adds what is not in the tables yet"
     )
