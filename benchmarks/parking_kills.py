@@ -14,7 +14,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from benchmarks import children, framework, members
-from benchmarks.parking import FAILING_S, KeyFailsError, fails, retry
+from benchmarks.parking import KeyFailsError, fails, retry
 from benchmarks.records import records
 from benchmarks.results import Run
 from benchmarks.topics import Say, Topics
@@ -33,6 +33,10 @@ from window_consumer.testing.events import (
 from window_consumer.testing.events import in_order as by_time
 from window_consumer.testing.guarantees import NothingLost, OneAtATimePerKey, OrderPerKey, check
 
+FAILING_S: Final = 60.0
+"""For so long every call for a record of a failing key fails."""
+LEVELS: Final = ("5s", "10s", "20s", "30s")
+"""Together longer than keys fail."""
 REBALANCES: Final = 5
 _EVERY_S: Final = 9.0
 """Between two kills: the group notices one after 6 s. The last is when no key fails any more."""
@@ -105,7 +109,7 @@ def run_member(  # noqa: PLR0913 - a run's where and what
         if failed:
             raise KeyFailsError
 
-    keys = {"retry": retry("park")}
+    keys = {"retry": retry("park", LEVELS)}
     app, plan = framework.planned(bootstrap, topic, group, workload, handle, keys)
     set_up("text", "error")  # thousands of calls fail on purpose
     return members.serve(app.start_plan(plan, start_timeout=framework.START_S))

@@ -471,8 +471,8 @@ _ALL = (
     ),
     Workload(
         "park",
-        "200,000 records by key, the handler sleeps 10 ms; one key in 100 fails for 60 s; once with"
-        " 10 kills and 5 rebalances",
+        "200,000 records by key, the handler sleeps 10 ms; one key in 100 fails for 12 s; once for"
+        " 60 s, with 10 kills and 5 rebalances",
         TopicSpec(records=200_000, keys=10_000),
         work="park",
         kills=10,

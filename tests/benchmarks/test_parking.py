@@ -33,14 +33,15 @@ def test_a_record_before_its_time_is_a_violation(
     assert others.order_violations() == 0
 
 
-def test_gaps_are_those_of_keys_that_failed_once_they_fail_no_more() -> None:
+def test_gaps_are_those_of_parked_records_once_keys_fail_no_more() -> None:
     late = FAILING_S + 1
     found = shop(
         Handled(GOOD, 0, late, late),
         Handled(GOOD, 1, late + 9, late + 9),
         Handled(BAD, 0, 1.0, 1.0),
-        Handled(BAD, 1, late, late + 1),
-        Handled(BAD, 2, late + 1.25, late + 2),
+        Handled(BAD, 1, late, late + 1, was_parked=True),
+        Handled(BAD, 2, late + 1.25, late + 2, was_parked=True),
+        Handled(BAD, 3, late + 5, late + 6),
     )
     assert found.p99_gap_ms() == pytest.approx(250)
 

@@ -28,7 +28,13 @@ from window_consumer.plan.preflight import PreparedWorker
 
 _KEPT = names.KeptHeaders((names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST})
 
-_BATCH: Final = 10_000
+_SOURCE: Final = names.ORIGINAL_TOPIC
+_PARTITION: Final = names.ORIGINAL_PARTITION
+_OFFSET: Final = names.ORIGINAL_OFFSET
+_TOPIC_ID: Final = names.ORIGINAL_TOPIC_ID
+
+_BATCH: Final = 1000
+"""Small enough that most batches are gone before Python looks for garbage among their headers."""
 
 
 @frozen
@@ -145,17 +151,18 @@ class _Copies:
         """Add those of these copies that belong to the ladder and have a lane."""
         lists = self._lists
         for message in messages:
-            headers, lane = dict(message.headers() or ()), message.key()
-            topic, partition = message.topic(), message.partition()
-            source = headers.get(names.ORIGINAL_TOPIC), headers.get(names.ORIGINAL_PARTITION)
-            place = topic, partition, *source
-            if place not in lists:
-                lists[place] = self._list_of(TopicPartition(topic, partition), headers)
-            copies, offset = lists[place], count(headers.get(names.ORIGINAL_OFFSET))
+            headers = dict(message.headers() or ())
+            value_of, topic, partition = headers.get, message.topic(), message.partition()
+            place = topic, partition, value_of(_SOURCE), value_of(_PARTITION)
+            try:
+                copies = lists[place]
+            except KeyError:
+                copies = self._list_of(TopicPartition(topic, partition), headers)
+                lists[place] = copies
+            lane, offset = message.key(), count(value_of(_OFFSET))
             if copies is not None and lane is not None and offset is not None:
-                topic_id = headers.get(names.ORIGINAL_TOPIC_ID)
-                written = message.timestamp()[1]
-                copies.append(LadderCopy(message.offset(), lane, offset, written, None, topic_id))
+                at, written = message.offset(), message.timestamp()[1]
+                copies.append(LadderCopy(at, lane, offset, written, None, value_of(_TOPIC_ID)))
 
     def _list_of(
         self, name: TopicPartition, headers: Mapping[str, bytes | None]
