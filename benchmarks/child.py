@@ -31,6 +31,7 @@ from benchmarks import (
     replaying,
     sharing,
     stuck,
+    transactions,
 )
 from benchmarks.breaker_scenes import playing
 from benchmarks.workloads import TopicSpec, Workload
@@ -114,6 +115,9 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "trace_events": pipeline_trace.fill,
     "trace_index": pipeline_trace.index,
     "trace_search": pipeline_trace.search,
+    "transactions": transactions.forward,
+    "transactions_member": transactions.run_member,
+    "transactions_visible": transactions.visible,
     "write": records.write,
 }
 

@@ -69,6 +69,11 @@ class Members:
         """Return the peak resident memory of a member that runs, in MiB."""
         return usage.peak_rss_mb(self._processes[name].pid)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a member that has started."""
+        self._wait_for(name)
+        self._processes[name].send_signal(number)
+
     def check(self) -> None:
         """Raise RunError if a member has ended by itself."""
         for name, process in self._processes.items():
@@ -80,9 +85,9 @@ class Members:
         steady = [self.join() for _ in range(MEMBERS)]
         for kill in range(kills):
             joins = (kill + 1) * rebalances // kills > kill * rebalances // kills
-            self._sleep(every_s / 2)
+            self.rest(every_s / 2)
             guest = self.join() if joins else None
-            self._sleep(every_s / 2)
+            self.rest(every_s / 2)
             self.kill(steady[kill % MEMBERS])
             steady[kill % MEMBERS] = self.join()
             if guest is not None:
@@ -94,7 +99,7 @@ class Members:
         while not holds():
             if time.monotonic() > ends:
                 raise RunError(f"{what}: not within {deadline_s:g} s")
-            self._sleep(_CHECK_S)
+            self.rest(_CHECK_S)
 
     def leave_all(self) -> None:
         """Stop all members. Raises RunError if one fails."""
@@ -117,7 +122,8 @@ class Members:
     def _wait_for(self, name: str) -> None:
         self.until(self._sign_of(name).exists, f"the start of member {name}", _START_S)
 
-    def _sleep(self, seconds: float) -> None:
+    def rest(self, seconds: float) -> None:
+        """Wait. Raises RunError if a member ends by itself."""
         ends = time.monotonic() + seconds
         while (left := ends - time.monotonic()) > 0:
             self.check()

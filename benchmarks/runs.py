@@ -33,6 +33,7 @@ from benchmarks import (
     redriving,
     sharing,
     telemetry,
+    transactions,
 )
 from benchmarks.breaker_scenes import running as scenes
 from benchmarks.results import Measured, Run
@@ -54,6 +55,7 @@ _WITH_TOPICS_OF_THEIR_OWN = {
     **delaying_pending.RUNS,
     **delaying_wheel.RUNS,
     **sharing.RUNS,
+    **transactions.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 

@@ -49,6 +49,8 @@ Work = Literal[
     "outbox-relay",
     "outbox-latency",
     "outbox-kills",
+    "eos",
+    "eos-kills",
 ]
 Store = Literal["levels", "wheel"]
 Baseline = Literal[
@@ -670,6 +672,26 @@ _ALL = (
         kills=10,
         runs=1,
         floors=(Floor("stale_last_values", 0, at_most=True, is_guarantee=True),),
+    ),
+    Workload(
+        "eos",
+        "200,000 records are forwarded with exactly_once, in turn with at_least_once; then 500 a"
+        " second until a reader sees them",
+        TopicSpec(records=200_000, keys=10_000),
+        work="eos",
+        floors=(Floor("at_least_once", 0.6), Floor("visible_p99_ms", 300, at_most=True)),
+    ),
+    Workload(
+        "eos-kills",
+        "500 records a second are forwarded with exactly_once, some over a level, by members that"
+        " are killed 20 times with -9 and frozen twice, with 5 rebalances",
+        TopicSpec(records=0),
+        work="eos-kills",
+        ordering="key",
+        wait_s=0.002,
+        kills=20,
+        runs=1,
+        floors=(Floor("twice", 0, at_most=True, is_guarantee=True),),
     ),
 )
 

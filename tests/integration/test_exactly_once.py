@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from tests import reading
 from tests.integration.conftest import ShopOn, protocol_settings
-from window_consumer import Produce, Record
-from window_consumer.model.errors import Fatal
+from window_consumer import App, Produce, Record
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.errors import ConfigError, Fatal, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 
 RECORDS = 600
@@ -64,3 +68,35 @@ def test_a_record_with_a_refused_result_becomes_a_dead_letter_and_nothing_is_wri
     assert values == Counter(b"%d" % number for number in range(160) if number != 77)
     (letter,) = orders.dead_letters()
     assert letter.value() == b"77"
+
+
+def test_a_second_process_with_the_same_id_stops_one_of_the_two_with_the_cause(
+    shop: ShopOn,
+) -> None:
+    orders = shop(2)
+    invoices = f"{orders.group}.invoices"
+    orders.create_topic(invoices, 2)
+    orders.behave = lambda order: Produce(invoices, order.key, order.value)
+
+    def write() -> bool:
+        orders.produce([len(orders.calls)])
+        return first.failure is not None or second.failure is not None
+
+    with (
+        pytest.raises(WorkerStoppedError, match=r"another process uses the transactional\.id"),
+        orders.running(delivery="exactly_once") as first,
+        orders.running(delivery="exactly_once") as second,
+    ):
+        orders.until(write, "one of the two stops")
+
+
+def test_the_embedded_broker_is_refused(tmp_path: Path) -> None:
+    app = App("shop")
+    app.handler("orders", group="shop", name="charge", delivery="exactly_once")(lambda _: None)
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        file = tmp_path / "workers.yaml"
+        file.write_text(
+            f"kafka: {{bootstrap.servers: '{broker.bootstrap}'}}\nworkers: {{charge: {{}}}}"
+        )
+        with pytest.raises(ConfigError, match=r"workers\.charge\.delivery"):
+            app.start(file)

@@ -161,3 +161,17 @@ def test_a_list_with_something_else_in_it_fails_the_record() -> None:
         result = wc_app.send("orders")
         assert result.outcome is RETRYING
         assert isinstance(result.error, TypeError)
+
+
+def test_results_of_exactly_once_come_with_the_commit_or_not_at_all() -> None:
+    seen: list[bytes | None] = []
+    once = {"delivery": "exactly_once", "retry": {"attempts": 1}}
+    with TestApp(app(invoice, seen), config(charge=once, mail={})) as wc_app:
+        wc_app.broker.topics.by_name["invoices"].max_message_bytes = 100
+        assert wc_app.send("orders", "10", key="c").produced == [Produce("invoices", "c", "10")]
+        assert seen == [b"10"]
+        refused = wc_app.send("orders", "x" * 200, key="c")
+        wc_app.advance(5)
+        assert refused.outcome is DEAD_LETTERED
+        assert wc_app.send("orders", "11", key="c").outcome is DONE
+        assert seen == [b"10", b"11"]

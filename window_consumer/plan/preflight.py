@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from attrs import define, field, frozen
 
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -88,6 +89,12 @@ def prepare(
         cluster.wait_until_there(
             start_timeout.left_s(), start_timeout.waiting(worker.name, cluster)
         )
+        if cluster.is_embedded and worker.config.delivery is DeliveryMode.EXACTLY_ONCE:
+            raise ConfigError(
+                f"{plan.where('workers', worker.name, 'delivery')}: workers.{worker.name}.delivery:"
+                " is exactly_once, and the embedded broker has no transactions: take delivery out,"
+                " or use a Kafka; the test kit has them, too"
+            )
         preparation = Preparation(plan, worker, cluster, log, dry=dry)
         # A check reports every unreadable topic; a run continues with the readable ones.
         try:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.output import Production
@@ -21,10 +22,12 @@ from window_consumer.runtime.partitions.start_offsets import CommittedStartOffse
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.runtime.topic_watch import TopicNews
+from window_consumer.runtime.transactions import TransactionalSink
 from window_consumer.runtime.worker import Worker, WorkerSetup
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker, FakeSink
 from window_consumer.testing.fakes.source import FakeSource
+from window_consumer.testing.fakes.transactions import FakeTransactions
 from window_consumer.testing.inline_slots import InlineQueue, InlineSlots
 from window_consumer.testing.journal import Journal
 
@@ -48,10 +51,14 @@ class ResultTopics(FakeSink):
         self._broker = broker
         self._clock = clock
 
-    def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        """Send a copy or a result; without a timestamp it gets the current time."""
+    def refusal(self, copy: Copy) -> PublishFailedError | None:
+        """Return why a copy or a result is refused; create its topic."""
         if copy.topic not in self._broker.topics.by_name:
             self._broker.create_topic(copy.topic, RESULT_PARTITIONS)
+        return super().refusal(copy)
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        """Send a copy or a result; without a timestamp it gets the current time."""
         if copy.timestamp is None:
             copy = copy._replace(timestamp=self._clock.wall_ms())
         super().write(copy, on_delivery)
@@ -89,7 +96,13 @@ class SteppedWorker:
             make_pool=self._make_slots,
             make_queue=lambda: InlineQueue(self._wait),
         )
-        self._worker = Worker(own, self.source, self._sink, state, lambda _worker, _phase: None)
+        sink: FakeSink | TransactionalSink = self._sink
+        self._transactions: FakeTransactions | None = None
+        if setup.engine.delivery is DeliveryMode.EXACTLY_ONCE:
+            transactions = FakeTransactions(self._sink, setting.broker.group(group))
+            self._transactions = transactions
+            sink = TransactionalSink(transactions, transactions, lambda *_: transactions)
+        self._worker = Worker(own, self.source, sink, state, lambda _worker, _phase: None)
         self.loop = self._worker.loop
         self.source.subscribe(list(setup.loop.topics), self.loop.ownership)
 
@@ -231,9 +244,10 @@ class SteppedWorker:
 
     @property
     def owes_a_commit(self) -> bool:
-        """Whether nothing can start before an imminent commit."""
+        """Whether nothing can start, or is visible, before an imminent commit."""
         engine = self._engine
-        return engine.suspects.awaits_commit or engine.resting.awaits_commit
+        written = self._transactions is not None and self._transactions.has_written
+        return written or engine.suspects.awaits_commit or engine.resting.awaits_commit
 
     def next_event_s(self, longest_s: float) -> float:
         """Return the seconds until something falls due, at most ``longest_s``."""

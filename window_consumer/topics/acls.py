@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import evolve
 
 from window_consumer.config import WorkerConfig
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import AclRule
 
@@ -30,6 +31,10 @@ def rights_of(
     yield AclRule(
         "topic", prefix, copies, f"copies of the records of {worker.name}", is_prefix=True
     )
+    if worker.delivery is DeliveryMode.EXACTLY_ONCE:
+        transactions, why = ("WRITE", "DESCRIBE"), f"the transactions of {worker.name}"
+        own = f"{worker.group}-{worker.name}-"
+        yield AclRule("transactional-id", own, transactions, why, is_prefix=True)
     yield AclRule("group", f"{prefix}replay.", ("READ",), "replay: its progress", is_prefix=True)
     if dead_letters:
         progress = f"{prefix}redrive."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from socket import gethostname
 from typing import Final
 
 from attrs import frozen
@@ -15,6 +16,7 @@ from window_consumer.app.limits.warnings import (
     process_warnings,
     producer_warnings,
     retry_warnings,
+    transaction_warnings,
 )
 from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.sections.fair import FairConfig
@@ -255,6 +257,7 @@ def _warnings(
     yield from _stall_warnings(worker, window)
     yield from process_warnings(worker)
     yield from _kafka_warnings(worker, times)
+    yield from transaction_warnings(worker, gethostname())
     yield from producer_warnings(worker)
     config = worker.config
     period_s = grace_period_s(config.stop_timeout + STOP_GRACE_S)

@@ -8,6 +8,8 @@ from window_consumer.config import RetryConfig, format_duration
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.sections.ttl import HeaderTtl
 from window_consumer.config.units import brief_duration
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
+from window_consumer.kafka.settings.transactions import is_drawn
 from window_consumer.model.headers import MAX_SKEW_S
 from window_consumer.plan.app_plan import PlannedWorker
 
@@ -126,3 +128,14 @@ def producer_warnings(worker: PlannedWorker) -> Iterator[str]:
 
 _FEW_RETRIES = 100
 """A retry a tenth of a second, for ten seconds."""
+
+
+def transaction_warnings(worker: PlannedWorker, host: str) -> Iterator[str]:
+    """Warn about a transactional.id that another start will not have."""
+    is_transactional = worker.config.delivery is DeliveryMode.EXACTLY_ONCE
+    if is_transactional and is_drawn(worker.consumer, host):
+        yield (
+            f"delivery: exactly_once: the transactional.id follows the host name {host}, which"
+            " changes with each start: after a crash, readers wait until the transaction times out;"
+            " set kafka.group.instance.id, or give the host a lasting name"
+        )

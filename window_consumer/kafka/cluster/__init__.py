@@ -58,6 +58,9 @@ from window_consumer.model.errors import (
     RunError,
 )
 
+_EMBEDDED = "mockCluster"
+"""How the ids of librdkafka's mock clusters begin."""
+
 _POLL_S = 0.2
 _ASK_S = 5.0
 _WAIT_S = 1.0
@@ -96,6 +99,8 @@ class Cluster:
         given = (str(settings[key]) for key in sorted(BOOTSTRAP) if settings.get(key))
         self.bootstrap = ",".join(given)
         self.oauth_token = oauth_token
+        self.is_embedded = False
+        """The last broker that answered is an embedded one."""
         self._troubles = _Troubles()
         self._features = Features(log, settings)
         conf = {**settings, **self._features.settings(), **token_setting(settings, oauth_token)}
@@ -138,7 +143,8 @@ class Cluster:
             waited = time.monotonic() - started
             ask_s = max(_POLL_S, min(_WAIT_S, timeout_s - waited))
             try:
-                self._admin.list_topics(timeout=ask_s)
+                found = self._admin.list_topics(timeout=ask_s)
+                self.is_embedded = str(found.cluster_id).startswith(_EMBEDDED)
             except KafkaException as exception:
                 self._raise_unless_absent(exception)
             else:

@@ -165,18 +165,32 @@ class FakeGroup:
 
         Like Kafka's brokers, it does not check that the member owns the partition.
         """
-        if member not in self._joined:
-            return CommitFailedError("the coordinator does not know this member", retriable=False)
-        if commit.name.partition >= self._count_partitions(commit.name.topic):
-            return CommitFailedError(f"there is no {commit.name}")
-        size = len(commit.metadata.encode())
-        if size > self.max_metadata_bytes:
-            text = f"{commit.name}: {size} bytes of metadata, {self.max_metadata_bytes} are taken"
-            return CommitFailedError(text, metadata_too_large=True)
-        refusal = self.commit_fault(commit)
+        refusal = self._refusal(member, commit)
         if refusal is None or refusal.written:
             self._store(member, commit)
         return None if refusal is None else refusal.error
+
+    def write_all(self, member: GroupMember, commits: Sequence[Commit]) -> CommitFailedError | None:
+        """Apply all commits, or none; return the error where one is refused."""
+        refusals = [self._refusal(member, each) for each in commits]
+        first = next((each for each in refusals if each is not None), None)
+        if first is not None:
+            return first.error
+        for commit in commits:
+            self._store(member, commit)
+        return None
+
+    def _refusal(self, member: GroupMember, commit: Commit) -> RefusedCommit | None:
+        if member not in self._joined:
+            text = "the coordinator does not know this member"
+            return RefusedCommit(CommitFailedError(text, retriable=False))
+        if commit.name.partition >= self._count_partitions(commit.name.topic):
+            return RefusedCommit(CommitFailedError(f"there is no {commit.name}"))
+        size = len(commit.metadata.encode())
+        if size > self.max_metadata_bytes:
+            text = f"{commit.name}: {size} bytes of metadata, {self.max_metadata_bytes} are taken"
+            return RefusedCommit(CommitFailedError(text, metadata_too_large=True))
+        return self.commit_fault(commit)
 
     def write_as_administrator(self, commit: Commit) -> None:
         """Move a committed offset by hand; ``RuntimeError`` while the group has members."""

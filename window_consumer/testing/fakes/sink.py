@@ -62,7 +62,8 @@ class FakeSink:
         """Write a copy to its log."""
         return self._topics.write(name, copy.key, copy.value, copy.headers, copy.timestamp)
 
-    def _decide(self, copy: Copy, fate: Fate) -> PublishFailedError | None:
+    def refusal(self, copy: Copy) -> PublishFailedError | None:
+        """Return why a copy is refused whenever it is sent, None if it is not."""
         topic = self._topics.by_name.get(copy.topic)
         if topic is None:
             text = f"copy to {copy.topic}: there is no such topic"
@@ -71,16 +72,21 @@ class FakeSink:
         if size > topic.max_message_bytes:
             text = f"copy to {copy.topic}: {size} bytes, {topic.max_message_bytes} are taken"
             return PublishFailedError(text, too_large=True)
+        if copy.partition is not None and copy.partition >= len(topic.logs):
+            text = f"copy to {copy.topic}: there is no partition {copy.partition}"
+            return PublishFailedError(text, refused=True)
+        return None
+
+    def _decide(self, copy: Copy, fate: Fate) -> PublishFailedError | None:
+        refusal = self.refusal(copy)
+        if refusal is not None:
+            return refusal
         if fate is not Fate.LOST:
             partition = copy.partition
             if partition is None:
-                partition = partition_of(copy.key or b"", len(topic.logs))
-            if partition >= len(topic.logs):
-                return PublishFailedError(
-                    f"copy to {copy.topic}: there is no partition {partition}", refused=True
-                )
-            name = TopicPartition(copy.topic, partition)
-            self.append(name, copy)
+                count = len(self._topics.by_name[copy.topic].logs)
+                partition = partition_of(copy.key or b"", count)
+            self.append(TopicPartition(copy.topic, partition), copy)
         if fate is Fate.ACKED:
             return None
         return PublishFailedError(f"copy to {copy.topic}: no answer in time")
