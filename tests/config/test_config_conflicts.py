@@ -132,13 +132,6 @@ def test_a_decorator_is_the_place_of_what_it_gives(refused: Refuse) -> None:
     assert "retry.on_failure is block (workers.yaml:7)" in message
 
 
-@pytest.mark.parametrize("delivery", sorted({*DeliveryMode} - _BUILT))
-def test_a_delivery_that_is_not_built_is_refused(refused: Refuse, delivery: str) -> None:
-    message = refused(text_of(("delivery", delivery)))
-    assert message.wrong == (("workers.yaml:6", "workers.charge.delivery"),)
-    assert delivery in message
-
-
 def test_a_misspelt_delivery_gets_a_hint(refused: Refuse) -> None:
     message = refused(text_of(("delivery", "at_most_onc")))
     assert message.wrong == (("workers.yaml:6", "workers.charge.delivery"),)

@@ -7,8 +7,8 @@ outputs and offsets shows each output once.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,21 +20,14 @@ from hypothesis import strategies as st
 from tests.engine.driver import COPIES, NO_LEVELS
 from tests.engine.producing import ProducingDriven, invoice
 from tests.engine.support import ORDERS, OTHERS, Note, note_of, spent_after
-from window_consumer.engine.commits.delivery_guarantee import (
-    AtLeastOnce,
-    DeliveryGuarantee,
-    MakeGuarantee,
-)
+from window_consumer.engine.commits.at_most_once import AtMostOnce
+from window_consumer.engine.commits.delivery_guarantee import AtLeastOnce, MakeGuarantee
 from window_consumer.engine.commits.exactly_once import ExactlyOnce
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
-from window_consumer.engine.scheduling.lanes import LaneHold
-from window_consumer.engine.scheduling.ordering import DelegatingOrdering, Ordering, Taken
-from window_consumer.engine.scheduling.record_queue import RecordRun
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -45,64 +38,6 @@ RECORDS = 12
 """Of each partition."""
 
 Place = tuple[TopicPartition, int]
-
-
-# ---- at most once
-
-
-class StartsWhenCommitted(DelegatingOrdering):
-    """Holds delivered records until the commit that counts them as finished is acked."""
-
-    def __init__(self, inner: Ordering, partition: Partition):
-        super().__init__(inner)
-        self._partition = partition
-        self._pending: deque[RecordRun] = deque()
-
-    def take(self, count: int) -> Taken | None:
-        return self._inner.take(count)
-
-    def take_more(self, count: int, hold: LaneHold) -> RecordRun | None:
-        return self._inner.take_more(count, hold)
-
-    def add(self, run: RecordRun) -> None:
-        self._pending.append(run)
-        self._partition.commit.changed = True
-
-    def start_before(self, next_offset: int) -> None:
-        while self._pending and self._pending[0].messages[0].offset() < next_offset:
-            super().add(self._pending.popleft())
-
-    def waiting(self) -> Iterator[tuple[int, Any]]:
-        yield from super().waiting()
-        for run in self._pending:
-            yield from zip(run.seqs, run.messages, strict=True)
-
-    def clear(self) -> None:
-        super().clear()
-        self._pending.clear()
-
-
-class AtMostOnce(DeliveryGuarantee):
-    """Commits what has been delivered, and lets it start then."""
-
-    def begin(self, partition: Partition) -> None:
-        partition.ordering = StartsWhenCommitted(partition.ordering, partition)
-
-    def commits(self, now: float) -> list[Commit]:
-        due = [
-            each
-            for each in self._partitions.values()
-            if each.is_assigned and each.commit.changed and not each.commit.in_flight
-        ]
-        return self._commits(due, now, clean=False)
-
-    def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
-        return partition.window.offsets.next_offset, iter(())
-
-    def acked(self, partition: Partition, commit: Commit) -> None:
-        assert isinstance(partition.ordering, StartsWhenCommitted)
-        partition.ordering.start_before(commit.next_offset)
-        self._wake(partition)
 
 
 # ---- what the broker keeps, and the outlets that write to it
@@ -326,7 +261,7 @@ def at_least_once() -> Guaranteed:
 
 
 def at_most_once() -> Guaranteed:
-    retry = spent_after(1, when_spent="drop")
+    retry = spent_after(1, when_spent="drop", is_final=True)
     return Guaranteed(AtMostOnce, Apart, ordering="key", retry=retry)
 
 
@@ -375,7 +310,7 @@ def test_a_record_starts_when_the_commit_that_counts_it_is_acked() -> None:
     assert driven.running_offsets == []
     driven.outlet.answer()
     driven.step()
-    assert driven.log.committed[ORDERS].next_offset == 4
+    assert driven.log.committed[ORDERS].next_offset == 3
     assert driven.running_offsets == [0, 1, 2]  # the fourth has the key of the first
 
 

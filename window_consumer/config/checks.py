@@ -14,7 +14,7 @@ from window_consumer.config.conflicts import conflicts_of_keys
 from window_consumer.config.options import Sections
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, effective_kafka
-from window_consumer.config.sections import TopicsConfig
+from window_consumer.config.sections import RetryConfig, TopicsConfig
 from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import NewFailureConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS
@@ -69,10 +69,6 @@ _TOO_MANY: Final = """\
 is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
 processor cores, which is also the default"""
 
-_BUILT: Final = frozenset(DeliveryMode) - {DeliveryMode.AT_MOST_ONCE}
-
-_NOT_BUILT: Final = """\
-is {delivery}, which this version does not have yet; write at_least_once, or take delivery out"""
 
 _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
@@ -164,9 +160,21 @@ def with_defaults(worker: WorkerConfig) -> WorkerConfig:
     """Fill in what follows from other keys: failed records are overtaken unless somebody chose."""
     if worker.is_broadcast:
         worker = _with_broadcast(worker)
+    if worker.delivery is DeliveryMode.AT_MOST_ONCE:
+        return _with_at_most_once(worker)
     if worker.retry.on_failure is not None or _must_choose(worker):
         return worker
     return evolve(worker, retry=evolve(worker.retry, on_failure="overtake"))
+
+
+def _with_at_most_once(worker: WorkerConfig) -> WorkerConfig:
+    """Fill in what follows from one call a record: no ladder."""
+    return evolve(
+        worker,
+        retry=RetryConfig(attempts=1, crash_attempts=1, when_spent="drop", on_failure="overtake"),
+        otherwise="skip" if worker.otherwise == "dead_letter" else worker.otherwise,
+        on_expired="drop",
+    )
 
 
 def _with_broadcast(worker: WorkerConfig) -> WorkerConfig:
@@ -188,8 +196,6 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
     elif not worker.topics and not worker.patterns and not without_handlers:
         message = "is missing: a list of topic names, or patterns: with a list of expressions"
         yield Problem((*path, "topics"), message)
-    if worker.delivery not in _BUILT:
-        yield Problem((*path, "delivery"), _NOT_BUILT.format(delivery=worker.delivery))
     if _must_choose(worker) and worker.retry.on_failure is None and not without_handlers:
         message = _CHOOSE.format(ordering=worker.ordering)
         yield Problem((*path, "retry", "on_failure"), message)

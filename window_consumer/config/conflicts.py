@@ -176,8 +176,8 @@ CONFLICTS: Final = (
     Conflict(
         Setting("otherwise", ("dead_letter",), is_given=True),
         _AT_MOST_ONCE,
-        "nothing becomes a dead letter: write skip or stop, or take otherwise out, and a record "
-        "that no handler takes is lost",
+        "nothing becomes a dead letter: write skip or stop, or take otherwise out, which then "
+        "means skip",
     ),
     Conflict(
         Setting("on_expired", ("dead_letter",), is_given=True),

@@ -37,6 +37,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from window_consumer.engine.commits.at_most_once import AtMostOnce
 from window_consumer.engine.commits.broadcast import Broadcast
 from window_consumer.engine.commits.commit_state import CommitState
 from window_consumer.engine.commits.delivery_guarantee import (
@@ -46,6 +47,7 @@ from window_consumer.engine.commits.delivery_guarantee import (
     MakeGuarantee,
 )
 from window_consumer.engine.commits.exactly_once import ExactlyOnce
+from window_consumer.engine.commits.losses import Losses
 from window_consumer.engine.commits.resting_partitions import RestingPartitions
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
@@ -106,7 +108,6 @@ from window_consumer.engine.scheduling.start_queue import ArrivalOrder, StartQue
 from window_consumer.engine.scheduling.turn_ordering import TurnOrdering
 from window_consumer.engine.scheduling.unreadable import UnreadableRule
 from window_consumer.engine.turn import Leave, TurnRule, Turns
-from window_consumer.engine.window import Window
 from window_consumer.model.errors import CallsHangError, PublishFailedError, WorkerStoppedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy
@@ -119,7 +120,11 @@ SUSPECTS = 20
 
 REMEMBERED_CHANGES = 32
 
+ACK_S = 0.001
+"""How often the client is asked for the ack of a commit for which slices wait."""
+
 _GUARANTEES: Mapping[DeliveryMode, Callable[[EngineRules], MakeGuarantee]] = {
+    DeliveryMode.AT_MOST_ONCE: lambda _: AtMostOnce,
     DeliveryMode.BROADCAST: lambda _: Broadcast,
     DeliveryMode.EXACTLY_ONCE: lambda rules: partial(
         ExactlyOnce, interval_s=rules.commit_interval_s
@@ -144,6 +149,8 @@ class Engine:
 
     guarantee_type: MakeGuarantee = AtLeastOnce
     """Makes what decides when records may start and what is committed."""
+    _epochs = 0
+    _doubt_until = float("-inf")
 
     def __init__(
         self,
@@ -257,6 +264,14 @@ class Engine:
         self.pauses = Pauses(
             self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
         )
+        self.losses = Losses(
+            self.guarantee,
+            self.dispatcher,
+            self.completion,
+            self.output,
+            self.failed_records,
+            self.outcomes,
+        )
         self.interventions = Interventions(
             self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
         )
@@ -270,8 +285,6 @@ class Engine:
         """A rule may concern any record, not only those whose headers are lost."""
         self._returned: list[AbandonedReturned] = []
         """Inherited calls that have ended since the last tick."""
-        self._epochs = 0
-        self._doubt_until = float("-inf")
 
     def observe(self, observer: Observer) -> None:
         """Report to this observer from now on; its exceptions propagate."""
@@ -344,7 +357,7 @@ class Engine:
             partition = self.partition_type(
                 assigned.name,
                 self._epochs,
-                Window(assigned.next_offset, rules.window_cells, rules.cell_records),
+                self.guarantee.window(assigned.next_offset, rules.window_cells, rules.cell_records),
                 self._ordering(self._lanes_of(siblings, home)),
                 commit,
                 self.budget,
@@ -368,7 +381,8 @@ class Engine:
             if self.observer is not None:
                 self.observer.assigned(partition, now)
             partition.recalled = None
-            if assigned.unclean is not None and not self.stopping:
+            may_suspect = self.guarantee.repeats and not self.stopping
+            if assigned.unclean is not None and may_suspect:
                 capacity = partition.window.capacity
                 crash_history = CrashHistory(
                     assigned.unclean, assigned.next_offset, capacity, rules.slots, now
@@ -494,10 +508,11 @@ class Engine:
             if partition is not None and partition.is_assigned:
                 partition.revoke()
                 self.suspects.remove(partition)
-                for slice_ in self.dispatcher.slices_of(partition):
+                slices = self.dispatcher.slices_of(partition)
+                for slice_ in self.guarantee.unstarted(partition, slices):
                     self.completion.take_back(slice_, now)
                 self.dispatcher.release_gathered(partition)
-                partition.ordering.clear()
+                self.guarantee.revoking(partition)
         self.lane_ownership.sort_out(now)
 
     def on_revoked(
@@ -526,9 +541,11 @@ class Engine:
         outlived = []
         released = []
         for name in names:
-            partition = self.partitions.pop(name, None)
+            partition = self.partitions.get(name)
             if partition is None:
                 continue
+            self.losses.count(partition, now)
+            del self.partitions[name]
             for slice_ in self.dispatcher.slices_of(partition):
                 slice_.call.cancelled = True
                 self.dispatcher.split(slice_)
@@ -627,7 +644,11 @@ class Engine:
 
     def is_busy(self, partition: Partition) -> bool:
         """Return whether anything of a partition is running or awaits an ack."""
-        return bool(partition.slices) or self._is_publishing(partition)
+        return (
+            bool(partition.slices)
+            or self._is_publishing(partition)
+            or self.guarantee.is_draining(partition)
+        )
 
     def _is_publishing(self, partition: Partition) -> bool:
         unacked = self.failed_records.unacked
@@ -640,7 +661,10 @@ class Engine:
         # A slice that was taken back whole is only queued, perhaps behind calls that hang.
         begun = [each for each in self.dispatcher.out if each.messages]
         calls = any(not self.stalls.hangs(each, now) for each in begun)
-        return calls or any(map(self._is_publishing, self.partitions.values()))
+        return calls or any(
+            self._is_publishing(each) or self.guarantee.is_draining(each)
+            for each in self.partitions.values()
+        )
 
     def running(self, names: Iterable[TopicPartition]) -> list[Slice]:
         """Return the slices of these partitions that slots have not completed."""
@@ -679,6 +703,11 @@ class Engine:
         most = self.budget.batch_records()
         return most if for_copies else min(most, wanted)
 
+    @property
+    def awaits_ack(self) -> bool:
+        """Calls wait for the ack of a commit, which the client should be asked for soon."""
+        return self.guarantee.awaits_ack
+
     def _slots_now(self) -> int:
         return self.dispatcher.slots
 
@@ -694,6 +723,8 @@ class Engine:
         """How long the runtime may wait for an event before the next tick, in seconds."""
         if self.turns.was_full:
             return 0.0
+        if self.guarantee.awaits_ack:
+            longest_s = min(longest_s, ACK_S)
         if self.dispatcher.held_back:
             longest_s = min(longest_s, COMPANY_S)
         elif self.waiting_for_results or self.suspects.cases or self.resting.awaits_commit:
@@ -744,6 +775,9 @@ class Engine:
             self.lane_ownership.send_home(now)
             self.resting.advance(now)
             self.start_gate.decide(decisions, now)
+            decisions.dispatch = self.guarantee.starting(decisions.dispatch)
+            if self.guarantee.is_due:
+                self.housekeeping.is_due_at(now)
             if self.suspects.cases and self.suspects.awaits_commit:
                 self.housekeeping.is_due_at(now)
             if self.adaptive_concurrency is not None:

@@ -45,6 +45,8 @@ class Partition:
     find_strays: FindStrays | None = None
     """Finds copies that belong to another partition, see ``lane_ownership``; None if none can."""
 
+    starts_while_revoked = False
+    """What its ordering still holds starts while it is being revoked."""
     topic_id: str | None = None
     """The topic's id, which its copies carry; None where the cluster does not tell it."""
     kept: PartitionOutcomes | None = None
@@ -133,7 +135,9 @@ class Partition:
         """Its revocation has not begun, and it was not lost."""
         self.accepts_results = self.is_assigned or state is PartitionState.REVOKING
         """It has not been released: results for it count."""
-        self.starts_calls = self.is_assigned and holds.isdisjoint(STOPS_STARTS)
+        self.gives_out = self.is_assigned or (self.starts_while_revoked and self.accepts_results)
+        """Its records may go to slots, and come back unstarted."""
+        self.starts_calls = self.gives_out and holds.isdisjoint(STOPS_STARTS)
         """Its records start by themselves."""
         self.rests = HoldReason.RESTING in holds
         """Nothing starts before a commit says that it is in use, see ``resting_partitions``."""

@@ -16,6 +16,7 @@ from window_consumer.model.outcome import Outcome
 
 OPEN = Outcome.OPEN.number
 _OPEN_BYTE = Outcome.OPEN.byte
+_ENDED_BYTE = b"\xff"
 
 
 class Cell:
@@ -131,6 +132,20 @@ class Window:
             for seq in seqs:
                 self._finish_range(seq, seq + 1, outcome, now)
 
+    def finish_rest(self, start: int, stop: int) -> None:
+        """Finish those records of a run that are open; how they ended is not kept."""
+        start = max(start, self._starts[0] if self._starts else stop)
+        while start < stop:
+            cell = self._cell_of(start)
+            low, high = start - cell.first_seq, min(stop - cell.first_seq, len(cell.states))
+            states = cell.states[low:high]
+            count = states.count(_OPEN_BYTE)
+            if count:
+                cell.states[low:high] = states.replace(_OPEN_BYTE, _ENDED_BYTE)
+                cell.open -= count
+                self.open -= count
+            start = cell.end_seq
+
     def is_open(self, seq: int) -> bool:
         """Return whether a record in the window has no final outcome."""
         if not self.cells or seq < self._starts[0] or seq >= self.offsets.next_seq:
@@ -180,17 +195,18 @@ class Window:
         delivered there.
         """
         started = stopped = -1
-        for start, stop in self._finished_seqs():
+        for start, stop in self.finished_seqs():
             if start == stopped:
                 stopped = stop
                 continue
             if started >= 0:
-                yield self._offsets_between(started, stopped)
+                yield self.offsets_between(started, stopped)
             started, stopped = start, stop
         if started >= 0:
-            yield self._offsets_between(started, stopped)
+            yield self.offsets_between(started, stopped)
 
-    def _finished_seqs(self) -> Iterator[tuple[int, int]]:
+    def finished_seqs(self) -> Iterator[tuple[int, int]]:
+        """Yield the finished runs of sequence numbers in the window, in order."""
         for cell in self.cells:
             states = cell.states
             end = len(states)
@@ -204,7 +220,8 @@ class Window:
                 yield cell.first_seq + index, cell.first_seq + stop
                 index = stop
 
-    def _offsets_between(self, start: int, stop: int) -> range:
+    def offsets_between(self, start: int, stop: int) -> range:
+        """Return the offsets from one record until before another."""
         return range(self.offsets.offset_of(start), after(self.offsets.offset_of(stop - 1)))
 
     def _finish_range(self, start: int, stop: int, outcome: Outcome, now: float) -> None:

@@ -126,6 +126,7 @@ class LogEvent(StrEnum):
         "calls.unfinished",
         "calls had not returned at the end; their records run again",
     )
+    RECORDS_LOST = "records.lost", "committed records had not ended: delivery is at_most_once"
     HEAD_BLOCKED = "head.blocked", "a start cell has made no progress for a while"
     RETRY_SHORTENED = "retry.shortened", "RetryLater asked for more than the ladder can wait"
     TTL_IGNORED = "ttl.ignored", "a time to live cannot be read; such records do not expire"

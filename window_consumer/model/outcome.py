@@ -33,6 +33,7 @@ class Outcome:
     DELAYED: ClassVar[Outcome]
     CANCELLED: ClassVar[Outcome]
     DROPPED: ClassVar[Outcome]
+    LOST: ClassVar[Outcome]
     EARLIER: ClassVar[Outcome]
 
     number: int
@@ -277,9 +278,26 @@ Outcome.DROPPED = add(
         words="dropped",
         counter="dropped",
         metric="records.dropped",
-        help="Records that were dropped after their last attempt, with when_spent: drop.",
+        help="Records that were dropped after their last attempt, with when_spent: drop or"
+        " delivery: at_most_once.",
         step="dropped",
         tier="dropped",
+        end="bad",
+    )
+)
+# Committed, and its call had not ended when its partition was given up.
+Outcome.LOST = add(
+    Outcome(
+        number=14,
+        name="lost",
+        words="lost",
+        cell_words="lost with delivery: at_most_once",
+        counter="lost",
+        metric="records.lost",
+        help="Records that were committed with delivery: at_most_once, and whose calls had not"
+        " ended when their partition was given up.",
+        step="lost",
+        tier="lost",
         end="bad",
     )
 )
@@ -321,4 +339,5 @@ if TYPE_CHECKING:
         delayed: int = 0
         cancelled: int = 0
         dropped: int = 0
+        lost: int = 0
         earlier: int = 0

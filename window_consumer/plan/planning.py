@@ -10,6 +10,7 @@ from typing import Any
 
 from window_consumer.config import LoadedConfig, Mask, WorkerConfig, effective_kafka, load
 from window_consumer.config.conflicts import HandlerTrait
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.kafka import settings
 from window_consumer.model.errors import ConfigError
@@ -132,6 +133,7 @@ def _plan_worker(
         retryable=_classes(loaded, worker, "retryable", retry.retryable),
         levels=levels_of(worker),
         attempts_per_level=retry.attempts_per_level,
+        is_final=worker.delivery is DeliveryMode.AT_MOST_ONCE,
         retries_stalled=worker.stall.action == "retry",
     )
     clients: dict[settings.Kind, dict[str, Any]] = {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from window_consumer.engine.commits.losses import LostRecords
 from window_consumer.engine.decisions import Outlived
 from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Ending, Stalled
+from window_consumer.engine.offsets import runs_of
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.model.errors import (
@@ -40,6 +42,9 @@ _INTERRUPTED: Mapping[Ending, str] = {
 _MOST_STORMS = 1000
 _MOST_HANGING = 8
 """When more hanging calls than these lose their partitions, they share a line."""
+
+_MOST_RUNS = 20
+"""The most ranges of lost offsets in one line."""
 
 _OUTLIVED = (
     "%s: the call for %s@%d (key %r) outlived its partition: it sees record.cancelled and its"
@@ -239,10 +244,33 @@ class CallLog:
                 extra=self._log.place(event, call.name, call.offset),
             )
 
+    def lost(self, records: Iterable[LostRecords]) -> None:
+        """Log which committed records had not ended when their partitions were given up."""
+        for each in records:
+            runs = [_shown(run) for run in runs_of(each.offsets)]
+            more = f" and {len(runs) - _MOST_RUNS} more ranges" if len(runs) > _MOST_RUNS else ""
+            self._log.logger.error(
+                "%s: %s: %d records are lost: they were committed, as delivery is at_most_once, and"
+                " their calls had not ended: offsets %s%s",
+                self._log.worker,
+                each.name,
+                len(each.offsets),
+                ", ".join(runs[:_MOST_RUNS]),
+                more,
+                extra={
+                    **self._log.place(LogEvent.RECORDS_LOST, each.name, each.offsets[0]),
+                    "records": len(each.offsets),
+                },
+            )
+
     def _whose(self, message: Message | None, failure: Failure) -> dict[str, object]:
         """Return the handler and the key, as in handlers' log lines."""
         key = None if message is None else self._loggable_key(message.topic(), message.key())
         return {"handler": failure.handler or self._handler, "key": key_text(key)}
+
+
+def _shown(run: range) -> str:
+    return f"{run.start}" if len(run) == 1 else f"{run.start}-{run.stop - 1}"
 
 
 def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: str) -> str:

@@ -274,7 +274,7 @@ class PollLoop:
         engine.on_slots(self._parts.pool.slots)
         if engine.outlived:
             self.mailbox.take_inherited(now)
-        serve = now - self._served_at >= SERVE_S
+        serve = now - self._served_at >= SERVE_S or engine.awaits_ack
         want = engine.appetite(for_copies=serve)
         if want or serve:
             worked = self._fetch(want, 0.0, now) or worked

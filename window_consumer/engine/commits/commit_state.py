@@ -61,6 +61,8 @@ class CommitState:
         """When the commit in flight was made."""
         self.tight = False
         """The finished ranges nearly fill, or exceed, what a commit may carry."""
+        self.is_complete = True
+        """The last snapshot carries all finished ranges."""
         self.fired: int | None = None
         """Set by a guarantee whose finished records may still wait, see ``CommitNote.fired``."""
         self.waiting = 0
@@ -143,9 +145,10 @@ class CommitState:
             delivered=self.delivered,
             **about_ends,
         )
-        text, complete = metadata.encode(note, max_bytes)
+        text, self.is_complete = metadata.encode(note, max_bytes)
         # If the broker accepts very little, the mandatory part may fill it without any range.
-        self.tight = bool(finished) and (not complete or len(text) > TIGHT_SHARE * max_bytes)
+        is_tight = not self.is_complete or len(text) > TIGHT_SHARE * max_bytes
+        self.tight = bool(finished) and is_tight
         self.changed = False
         self._affordable_at = now + len(text) / MAX_BYTES_PER_S
         self._due_at = max(now + interval_s, self._affordable_at)

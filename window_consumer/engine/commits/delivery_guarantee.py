@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from window_consumer.engine.commits.commit_metadata import MAX_BYTES
 from window_consumer.engine.partition_state import HoldReason
+from window_consumer.engine.window import Window
 from window_consumer.model.protocols import Commit, CommitResults
 from window_consumer.model.record import TopicPartition
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from window_consumer.engine.counters import Counters
     from window_consumer.engine.observer import Observer
     from window_consumer.engine.partition import Partition
+    from window_consumer.engine.scheduling.slices import Slice
 
 _SMALLEST_METADATA = 32
 """The smallest metadata limit. Offset and suspect must fit: a suspect waits for the ack of its
@@ -71,6 +73,19 @@ class DeliveryGuarantee(ABC):
     counts_ends: ClassVar[bool] = True
     """Its commits say whether a partition is in use, so that unclean ends can be counted."""
 
+    repeats: ClassVar[bool] = True
+    """A crash repeats calls: a record on which processes end is found, see ``crash_suspects``."""
+
+    awaits_ack: bool = False
+    """Slices wait for the ack of a commit, which should be served soon."""
+
+    is_due: bool = False
+    """A commit should be made at once."""
+
+    def window(self, next_offset: int, cells: int, cell_records: int) -> Window:
+        """Return the window of a new partition."""
+        return Window(next_offset, cells, cell_records)
+
     def next_due(self, now: float) -> float:
         """Return when ``commits`` is to be asked again at the latest."""
         del now
@@ -81,6 +96,29 @@ class DeliveryGuarantee(ABC):
 
         A guarantee that delays starts puts an ordering around the partition's own.
         """
+
+    def starting(self, slices: list[Slice]) -> list[Slice]:
+        """Take the slices that are about to start; return those that may go to the slots now."""
+        return slices
+
+    def unstarted(self, partition: Partition, slices: Sequence[Slice]) -> Sequence[Slice]:
+        """Return those slices of a partition, which is being revoked, that are taken back."""
+        del partition
+        return slices
+
+    def revoking(self, partition: Partition) -> None:
+        """Discard what waits to start: the partition is about to be released."""
+        partition.ordering.clear()
+
+    def is_draining(self, partition: Partition) -> bool:
+        """Return whether records of a partition that is being revoked are still to start."""
+        del partition
+        return False
+
+    def is_lost(self, partition: Partition, seq: int) -> bool:
+        """Return whether a record without an outcome is not delivered again."""
+        del partition, seq
+        return False
 
     @abstractmethod
     def commits(self, now: float) -> list[Commit]:
@@ -128,10 +166,14 @@ class DeliveryGuarantee(ABC):
                 less = max(_SMALLEST_METADATA, partition.commit.bytes_in_flight // 2)
                 self._metadata_bytes = min(self._metadata_bytes, less)
             partition.commit.refused()
+            self.refused(partition)
             self._counters.commit_failures += 1
 
     def acked(self, partition: Partition, commit: Commit) -> None:  # noqa: B027 - most ignore it
         """Process the broker's ack of a commit."""
+
+    def refused(self, partition: Partition) -> None:  # noqa: B027 - as above
+        """Process the failure of a commit, which the broker may have taken all the same."""
 
 
 class AtLeastOnce(DeliveryGuarantee):

@@ -65,7 +65,7 @@ class Completion:
         past, unclaimed, seqs = self._dispatcher.split(slice_)
         # Later records of a lane go back before earlier ones, so that the earlier ones end in
         # front.
-        if unclaimed and partition.is_assigned:
+        if unclaimed and partition.gives_out:
             self._dispatcher.release_halves(partition)
             if slice_.call.attempt == 1:
                 partition.ordering.put_back(unclaimed, seqs)
@@ -125,7 +125,7 @@ class Completion:
         """Give each record of a finished slice its outcome or its next step."""
         partition = slice_.partition
         messages, seqs = slice_.messages, slice_.seqs
-        if died_on(slice_):
+        if died_on(slice_) and not self._retry_queue.is_final:
             # The death says nothing about a single record, so the breaker does not count it.
             self._dispatcher.bisect(slice_)
             return
@@ -163,7 +163,7 @@ class Completion:
             calls = len(messages) - len(results.held)
             producing = sum(len(each) for each, _ in results.returned)
             self._acks.learn(slice_, calls, producing, size)
-        if results.held and partition.is_assigned:
+        if results.held and partition.gives_out:
             self._dispatcher.release_halves(partition)
             put_back(slice_, results.held, failed, self._retry_queue, now)
 

@@ -165,6 +165,12 @@ class Output:
         """So many results are unacked that nothing new may start."""
         return self.bytes > self._limit
 
+    def of(self, partition: Partition) -> Iterator[Production]:
+        """Yield the productions of a partition: in flight, waiting, or to be sent again."""
+        later = (production for _, _, production in self._due)
+        everything = dict.fromkeys((*self._sending, *self._waiting, *later))
+        return (each for each in everything if each.partition is partition)
+
     def is_sending(self, partition: Partition) -> bool:
         """Return whether results of a partition are on their way to the broker."""
         return any(each.partition is partition for each in self._sending)

@@ -110,6 +110,8 @@ class RetryRules:
     levels: tuple[Level, ...] = ()
     """Shortest delay first."""
     attempts_per_level: int = 1
+    is_final: bool = False
+    """A record gets one call, whatever the breaker finds out."""
     retries_stalled: bool = False
     """A record whose call was ended because it did not return has its local retries first."""
     _verdicts: dict[type[BaseException], bool] = field(

@@ -93,6 +93,7 @@ class RetryQueue:
         failed = self.records.of(partition).get(seq)
         if failed is None:
             failed = FailedRecord(partition, message, seq, lane, 0, failure, now, now)
+            failed.released = self._rules.is_final
             self.records.enter(failed)
         if not isinstance(error, NotCalled):
             failed.attempts += calls
@@ -171,6 +172,11 @@ class RetryQueue:
     def when_spent(self) -> WhenSpent:
         """What happens to a record at the end of the ladder."""
         return self._rules.when_spent
+
+    @property
+    def is_final(self) -> bool:
+        """A record that fails is not called again."""
+        return self._rules.is_final
 
     @property
     def blocks(self) -> bool:

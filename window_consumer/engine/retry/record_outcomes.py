@@ -125,7 +125,8 @@ class RecordOutcomes:
     def drop_spent(self, records: Iterable[FailedRecord], now: float) -> None:
         """Drop the spent records that the breaker does not hold, once all failures are recorded."""
         for failed in records:
-            if failed.is_dropped and failed.reason not in PARDONED:
+            is_final = self._retry_queue.is_final or failed.reason not in PARDONED
+            if failed.is_dropped and is_final:
                 self.leave(failed, Outcome.DROPPED, now)
 
     def finish(
@@ -180,7 +181,6 @@ class RecordOutcomes:
         earlier = partition.slide(now)
         if earlier:
             self._counters.count(Outcome.EARLIER, earlier)
-        if partition.is_assigned:
-            self._dispatcher.wake(partition)
+        self._dispatcher.wake(partition)
         for sibling in partition.siblings:
             self._dispatcher.wake(sibling)

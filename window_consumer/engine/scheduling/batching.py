@@ -198,7 +198,7 @@ class BatchDispatcher(Dispatcher):
         queue.begin()
         while (backlog := queue.next()) is not None:
             partition = backlog[0]
-            batch = self._gather(backlog, now) if partition.is_assigned else None
+            batch = self._gather(backlog, now) if partition.gives_out else None
             if batch is None:
                 queue.leave(backlog)
             elif self.full or not self._is_ready(batch, partition, now):

@@ -179,7 +179,7 @@ class Dispatcher:
         queue.begin()
         while not self.full and (backlog := queue.next()) is not None:
             partition, records = backlog
-            waiting = records.startable if partition.is_assigned else 0
+            waiting = records.startable if partition.gives_out else 0
             if not waiting:
                 queue.leave(backlog)
             elif waiting < small and partition.slices and now - partition.dispatched_at < COMPANY_S:
@@ -222,7 +222,7 @@ class Dispatcher:
     ) -> Slice | None:
         for backlog in queue:
             partition, records = backlog
-            if partition.is_assigned and (taken := take(records)):
+            if partition.gives_out and (taken := take(records)):
                 slice_ = Slice.taken(partition, *taken)
                 self._send(slice_, now)
                 queue.served(backlog)

@@ -115,6 +115,7 @@ class PartitionOwnership:
                 partitions=len(held),
             )
         self._worker_log.calls.outlived(outlived)
+        self._worker_log.calls.lost(self._engine.losses.take())
 
     def on_aborted(self, error: NotCommittedError) -> None:
         """Give all partitions up, and read those that are not being revoked again.
@@ -242,6 +243,7 @@ class PartitionOwnership:
         unverified = set(names) - self._last_commits.verified(names)
         commits, outlived = self._engine.on_revoked(names, self._clock.now())
         self._worker_log.calls.outlived(outlived)
+        self._worker_log.calls.lost(self._engine.losses.take())
         if unverified:
             self._outlet.lost(list(unverified))
         self._last_commits.write([each for each in commits if each.name not in unverified])

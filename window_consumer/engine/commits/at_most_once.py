@@ -1,0 +1,250 @@
+"""At most once: a record starts after the commit that counts it as finished was acked.
+
+Slices wait here between the dispatcher and the slots, so what is committed ahead of its calls is
+what the slots have running or queued, whatever the order, the batches or the shares. A crash loses
+at most that. A revocation and a stop start what is committed and unstarted; what does not end in
+time is lost, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from operator import itemgetter
+
+from window_consumer.engine.commits.commit_metadata import decode
+from window_consumer.engine.commits.delivery_guarantee import DeliveryGuarantee
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import PartitionState
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.window import Window
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.protocols import Commit
+from window_consumer.model.record import TopicPartition
+
+_ANY_NUMBER = 2**31
+"""Cells of the records that are not committed: the window itself limits them."""
+
+
+class CommittedWindow(Window):
+    """A window that knows which of its records may start. Owner: poll thread."""
+
+    def __init__(self, next_offset: int, max_cells: int, cell_records: int):
+        super().__init__(next_offset, max_cells, cell_records)
+        self.uncommitted = Window(next_offset, _ANY_NUMBER, cell_records)
+        """The same records; those that may start, or have ended without, count as finished."""
+
+    def append(self, offsets: range, now: float, outcome: Outcome = Outcome.OPEN) -> int:
+        self.uncommitted.append(offsets, now, outcome)
+        return super().append(offsets, now, outcome)
+
+    def finish(self, seqs: Sequence[int], outcome: Outcome, now: float) -> None:
+        super().finish(seqs, outcome, now)
+        self.commit(seqs, now)
+
+    def commit(self, seqs: Sequence[int], now: float) -> None:
+        """Let records start; those that may already are left alone."""
+        for start, stop in _runs(seqs):
+            self.uncommitted.finish_rest(start, stop)
+        self.uncommitted.slide(now)
+
+    def may_start(self, seqs: Sequence[int]) -> bool:
+        """Return whether all of these records are committed."""
+        return not any(map(self.uncommitted.is_open, seqs))
+
+    def is_lost(self, seq: int) -> bool:
+        """Return whether a record would be lost if its window ended now."""
+        return self.is_open(seq) and not self.uncommitted.is_open(seq)
+
+    def progress(self, started: Iterable[tuple[int, int]]) -> tuple[int, Iterator[range]]:
+        """Return the next offset to commit and the ranges beyond it.
+
+        They cover what may start, and what ``started`` has: ascending runs of sequence numbers.
+        """
+        window = self.uncommitted
+        runs = list(_joined(merge(window.finished_seqs(), started)))
+        first = window.cells[0].first_seq if window.cells else window.offsets.next_seq
+        while runs and runs[0][0] <= first:
+            first = max(first, runs.pop(0)[1])
+        offsets = window.offsets
+        at_end = first == offsets.next_seq
+        next_offset = offsets.next_offset if at_end else offsets.offset_of(first)
+        return next_offset, (window.offsets_between(*run) for run in runs)
+
+
+class AtMostOnce(DeliveryGuarantee):
+    """Commits the records of slices, and lets the slices go to the slots then."""
+
+    repeats = False
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        counters: Counters,
+        wake: Callable[[Partition], None],
+    ):
+        super().__init__(partitions, counters, wake)
+        self._waiting: dict[Partition, list[Slice]] = {}
+        """Slices that no commit in flight covers."""
+        self._asked: dict[Partition, list[Slice]] = {}
+        """Slices that the commit in flight covers."""
+        self._ready: list[Slice] = []
+
+    def window(self, next_offset: int, cells: int, cell_records: int) -> Window:
+        """Return a window that knows what is committed."""
+        return CommittedWindow(next_offset, cells, cell_records)
+
+    def begin(self, partition: Partition) -> None:
+        """Let a revocation start what is committed."""
+        partition.starts_while_revoked = True
+
+    @property
+    def awaits_ack(self) -> bool:  # type: ignore[override] # follows from what waits
+        """Slices wait for the ack of a commit."""
+        return any(self._asked.values())
+
+    @property
+    def is_due(self) -> bool:  # type: ignore[override] # as above
+        """Slices wait for a commit that can be made now."""
+        return any(not partition.commit.in_flight for partition in self._waiting)
+
+    def starting(self, slices: list[Slice]) -> list[Slice]:
+        """Hold slices until their records are committed; return those that may go to the slots."""
+        ready, self._ready = self._ready, []
+        for slice_ in slices:
+            partition = slice_.partition
+            if _window(partition).may_start(slice_.seqs[:1]) and _may_start(slice_):
+                ready.append(slice_)
+            else:
+                self._waiting.setdefault(partition, []).append(slice_)
+        return ready
+
+    def commits(self, now: float) -> list[Commit]:
+        """Commit each partition whose slices wait, and at intervals those that have changed."""
+        due = [
+            each
+            for each in self._partitions.values()
+            if each.is_assigned
+            and not each.commit.in_flight
+            and (each in self._waiting or each.commit.due(now))
+        ]
+        return self._commits(due, now, clean=False)
+
+    def commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
+        """Take a snapshot that counts the records of waiting slices as finished."""
+        commit = super().commit(partition, now, clean=clean)
+        if commit is not None:
+            self._asked[partition] = self._waiting.pop(partition, [])
+        elif partition.commit.is_complete:  # the broker has it already
+            self._start(self._waiting.pop(partition, ()), now)
+        return commit
+
+    def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
+        """Return what may start, or would after this commit."""
+        window = _window(partition)
+        waiting = self._waiting.get(partition, ())
+        runs = sorted(run for slice_ in waiting for run in _runs(slice_.seqs))
+        next_offset, ranges = window.progress(runs)
+        if partition.idle and not window.cells:
+            next_offset = max(next_offset, partition.end_of_taken)
+        return next_offset, ranges
+
+    def acked(self, partition: Partition, commit: Commit) -> None:
+        """Let the slices go whose records the commit has."""
+        asked = self._asked.pop(partition, [])
+        if not partition.commit.is_complete:
+            asked = self._without_missing(partition, commit, asked)
+        self._start(asked, partition.commit.sent_at)
+
+    def refused(self, partition: Partition) -> None:
+        """Ask again for the slices of a commit that was refused."""
+        asked = self._asked.pop(partition, [])
+        if asked:
+            self._waiting[partition] = [*asked, *self._waiting.get(partition, ())]
+
+    def unstarted(self, partition: Partition, slices: Sequence[Slice]) -> list[Slice]:
+        """Return the slices whose records have not been committed for sure."""
+        held = {*self._waiting.get(partition, ()), *self._asked.get(partition, ())}
+        return [each for each in slices if each in held]
+
+    def revoking(self, partition: Partition) -> None:
+        """Keep only what is committed waiting to start; slices that were emptied go out."""
+        self._ready += [*self._asked.pop(partition, ()), *self._waiting.pop(partition, ())]
+        ordering, window = partition.ordering, _window(partition)
+        kept = sorted(
+            (each for each in ordering.waiting() if window.may_start((each[0],))), key=itemgetter(0)
+        )
+        ordering.clear()
+        if kept:
+            ordering.put_back([message for _, message in kept], [seq for seq, _ in kept])
+            self._wake(partition)
+
+    def is_draining(self, partition: Partition) -> bool:
+        """Return whether committed records of a revoked partition wait to start."""
+        if partition.state is not PartitionState.REVOKING or not partition.starts_calls:
+            return False
+        return next(iter(partition.ordering.waiting()), None) is not None
+
+    def is_lost(self, partition: Partition, seq: int) -> bool:
+        """Return whether a record without an outcome is lost with its partition."""
+        return _window(partition).is_lost(seq)
+
+    def _start(self, slices: Iterable[Slice], now: float) -> None:
+        for slice_ in slices:
+            if slice_.messages:
+                _window(slice_.partition).commit(slice_.seqs, now)
+            self._ready.append(slice_)
+
+    def _without_missing(
+        self, partition: Partition, commit: Commit, asked: Sequence[Slice]
+    ) -> list[Slice]:
+        """Return the slices that an incomplete commit has; the others wait for another one."""
+        note = decode(commit.metadata)
+        ranges = () if note is None else note.finished
+        there: list[Slice] = []
+        for slice_ in asked:
+            offsets = [message.offset() for message in slice_.messages]
+            has_all = all(
+                offset < commit.next_offset or any(offset in each for each in ranges)
+                for offset in offsets
+            )
+            if has_all:
+                there.append(slice_)
+            else:
+                self._waiting.setdefault(partition, []).append(slice_)
+                partition.commit.changed = True
+        return there
+
+
+def _window(partition: Partition) -> CommittedWindow:
+    window = partition.window
+    assert isinstance(window, CommittedWindow)  # ``AtMostOnce.window`` makes all of them
+    return window
+
+
+def _may_start(slice_: Slice) -> bool:
+    return _window(slice_.partition).may_start(slice_.seqs)
+
+
+def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield ascending runs of consecutive numbers."""
+    if isinstance(seqs, range):
+        if seqs:
+            yield seqs.start, seqs.stop
+        return
+    yield from _joined((seq, seq + 1) for seq in sorted(seqs))
+
+
+def _joined(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Join ascending runs that touch or overlap."""
+    begin = end = -1
+    for start, stop in runs:
+        if start <= end:
+            end = max(end, stop)
+            continue
+        if begin >= 0:
+            yield begin, end
+        begin, end = start, stop
+    if begin >= 0:
+        yield begin, end
