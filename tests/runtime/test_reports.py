@@ -239,7 +239,9 @@ def test_a_call_that_is_ended_is_reported_with_how(
     slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10)
     call = Stalled(slice_, ORDERS, 1, b"k", 1, 31.0, abandon=False, end=True)
     reports.calls.stalled(call, evolve(failure(), handler="refund"), ending)
-    reports.calls.interrupted([(ORDERS, 1), (ORDERS, 2)], 0, "revoke_timeout is over", ending)
+    reports.calls.interrupted(
+        [(ORDERS, 1), (ORDERS, 2)], 0, "revoke_timeout is over", ending, "they run again"
+    )
     stalled, ended = caplog.messages
     assert then in stalled
     golden(stalled)

@@ -297,7 +297,7 @@ Outcome.LOST = add(
         help="Records that were committed with delivery: at_most_once, and whose calls had not"
         " ended when their partition was given up.",
         step="lost",
-        tier="lost",
+        tier="dropped",
         end="bad",
     )
 )

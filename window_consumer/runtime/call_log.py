@@ -192,14 +192,19 @@ class CallLog:
             )
 
     def interrupted(
-        self, calls: Sequence[tuple[TopicPartition, int]], go_on: int, why: str, ending: Ending
+        self,
+        calls: Sequence[tuple[TopicPartition, int]],
+        go_on: int,
+        why: str,
+        ending: Ending,
+        follows: str,
     ) -> None:
-        """Log that calls were ended because their partitions are given up."""
+        """Log that calls were ended because their partitions are given up, and what ``follows``."""
         shown = ", ".join(f"{name}@{offset}" for name, offset in calls[:4])
         more = f" and {len(calls) - 4} more" if len(calls) > 4 else ""
         refused = f", {go_on} continue" if go_on else ""
         self._log.logger.warning(
-            "%s: %s: %d calls were %s (%s%s)%s; their records will run again",
+            "%s: %s: %d calls were %s (%s%s)%s; %s",
             self._log.worker,
             why,
             len(calls),
@@ -207,6 +212,7 @@ class CallLog:
             shown,
             more,
             refused,
+            follows,
             extra=self._log.fields(LogEvent.CALLS_INTERRUPTED, calls=len(calls)),
         )
 
@@ -267,6 +273,11 @@ class CallLog:
         """Return the handler and the key, as in handlers' log lines."""
         key = None if message is None else self._loggable_key(message.topic(), message.key())
         return {"handler": failure.handler or self._handler, "key": key_text(key)}
+
+
+def what_follows(*, repeats: bool) -> str:
+    """Return what becomes of records whose calls have not ended when a worker gives them up."""
+    return "their records will run again" if repeats else "their records are lost"
 
 
 def _shown(run: range) -> str:

@@ -31,6 +31,7 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.outcome import OUTCOMES, counters
 from window_consumer.model.protocols import Clock, Sink, Source
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.call_log import what_follows
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.context import LoggableKey, RecordOwner
@@ -322,7 +323,7 @@ class Worker:
         if unacked:
             self._worker_log.warn(
                 LogEvent.COPIES_UNACKED,
-                f"{unacked} copies or results were not acked; their records will run again",
+                f"{unacked} copies or results were not acked; {self._what_follows}",
             )
         return not (running or self.loop.thread.is_alive())
 
@@ -417,9 +418,13 @@ class Worker:
             when = f"after {late_s:g} s" if self.loop.is_late else "when it stopped, known to hang"
             self._worker_log.error(
                 LogEvent.CALLS_UNFINISHED,
-                f"{self.loop.outlived} calls had not returned {when}; their records will run again",
+                f"{self.loop.outlived} calls had not returned {when}; {self._what_follows}",
                 calls=self.loop.outlived,
             )
+
+    @property
+    def _what_follows(self) -> str:
+        return what_follows(repeats=self._engine.guarantee.repeats)
 
 
 _SUMMARY = ("produced", "retried", *counters(progress=True))

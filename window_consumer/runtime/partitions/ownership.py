@@ -18,6 +18,7 @@ from window_consumer.model.errors import NotCommittedError, WindowConsumerError,
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, CommitResults, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.call_log import what_follows
 from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import SERVE_S, WorkerMailbox
 from window_consumer.runtime.outlet import Outlet
@@ -231,7 +232,8 @@ class PartitionOwnership:
         continuing = len(calls.keys() & set(self._engine.running(names)))
         if continuing < len(calls):
             places = [(each.partition.name, offset) for each, offset in calls.items()]
-            self._worker_log.calls.interrupted(places, continuing, why, self._pool.ending)
+            follows = what_follows(repeats=self._engine.guarantee.repeats)
+            self._worker_log.calls.interrupted(places, continuing, why, self._pool.ending, follows)
 
     def left_s(self, most_s: float) -> float:
         """Return how long a step of giving up may take: ``most_s``, or what is left of a stop."""
