@@ -59,9 +59,6 @@ def raw_values(setting: Setting) -> list[Any]:
     return [list(each) if isinstance(each, tuple) else each for each in setting.values]
 
 
-_BUILT = {*DeliveryMode} - {DeliveryMode.AT_MOST_ONCE}
-
-
 def text_of(*pairs: tuple[str, Any]) -> str:
     """Write a worker with these keys, each in a line of its own."""
     worker: dict[str, Any] = {"topics": ["orders"], "group": "shop"}

@@ -314,6 +314,17 @@ def test_a_record_starts_when_the_commit_that_counts_it_is_acked() -> None:
     assert driven.running_offsets == [0, 1, 2]  # the fourth has the key of the first
 
 
+def test_slices_that_wait_for_a_commit_leave_room_when_their_partition_is_lost() -> None:
+    driven = at_most_once()
+    for _ in range(5):
+        for name in NAMES:
+            driven.read(name, 3)
+        driven.step()
+        driven.rewind()
+    driven.settle()
+    assert driven.calls == Counter(ALL)
+
+
 def test_a_lane_is_free_when_its_output_is_in_the_open_transaction() -> None:
     driven = exactly_once()
     driven.read(ORDERS, 4)  # the first and the last have the same key

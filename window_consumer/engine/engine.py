@@ -545,6 +545,7 @@ class Engine:
             if partition is None:
                 continue
             self.losses.count(partition, now)
+            self.guarantee.released(partition)
             del self.partitions[name]
             for slice_ in self.dispatcher.slices_of(partition):
                 slice_.call.cancelled = True

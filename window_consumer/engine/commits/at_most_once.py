@@ -170,7 +170,7 @@ class AtMostOnce(DeliveryGuarantee):
 
     def revoking(self, partition: Partition) -> None:
         """Keep only what is committed waiting to start; slices that were emptied go out."""
-        self._ready += [*self._asked.pop(partition, ()), *self._waiting.pop(partition, ())]
+        self.released(partition)
         ordering, window = partition.ordering, _window(partition)
         kept = sorted(
             (each for each in ordering.waiting() if window.may_start((each[0],))), key=itemgetter(0)
@@ -179,6 +179,10 @@ class AtMostOnce(DeliveryGuarantee):
         if kept:
             ordering.put_back([message for _, message in kept], [seq for seq, _ in kept])
             self._wake(partition)
+
+    def released(self, partition: Partition) -> None:
+        """Let emptied slices go out, so that they come back."""
+        self._ready += [*self._asked.pop(partition, ()), *self._waiting.pop(partition, ())]
 
     def is_draining(self, partition: Partition) -> bool:
         """Return whether committed records of a revoked partition wait to start."""

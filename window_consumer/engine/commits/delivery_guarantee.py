@@ -110,6 +110,9 @@ class DeliveryGuarantee(ABC):
         """Discard what waits to start: the partition is about to be released."""
         partition.ordering.clear()
 
+    def released(self, partition: Partition) -> None:  # noqa: B027 - most keep nothing of it
+        """Let go of a partition that is released now; its slices have no unstarted records."""
+
     def is_draining(self, partition: Partition) -> bool:
         """Return whether records of a partition that is being revoked are still to start."""
         del partition
