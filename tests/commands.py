@@ -148,13 +148,13 @@ class Command:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, timeout_s: float = DEADLINE_S) -> Ended:
-        """Wait for the end. Whatever a command has to say of a mistake, it is no traceback."""
+    def wait(self, timeout_s: float = DEADLINE_S, *, debugs: bool = False) -> Ended:
+        """Wait for the end. Only one that ``debugs`` may answer a mistake with a traceback."""
         code = self.process.wait(timeout_s)
         for reader in self._readers:
             reader.join(timeout_s)
         ended = Ended(code, self._texts["out"], self._texts["err"])
-        assert "Traceback (most" not in ended.err, ended.err
+        assert debugs or "Traceback (most" not in ended.err, ended.err
         return ended
 
     def stop(self) -> Ended:
@@ -194,9 +194,15 @@ class Commands:
         (self.directory / name).write_text(text)
 
     def start(
-        self, *arguments: str, env: Mapping[str, str] | None = None, fresh: bool = False
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        fresh: bool = False,
+        typed: str = "",
     ) -> Command:
         """Start ``window-consumer``, in an interpreter that has imported nothing if it is fresh.
+
+        ``typed`` is what a user types in advance; a fresh one has no input.
 
         A worker logs JSON, whose lines have the ids of their events, unless told otherwise.
         """
@@ -205,7 +211,7 @@ class Commands:
         if fresh:
             return self._start("-m", "window_consumer", *arguments, env=env)
         environment = {**os.environ, **(env or {})}
-        return self._follow(fork_server.start(arguments, self.directory, environment))
+        return self._follow(fork_server.start(arguments, self.directory, environment, typed=typed))
 
     def script(self, source: str) -> Ended:
         """Run a program that embeds the framework."""

@@ -120,14 +120,18 @@ def start(
     environment: Mapping[str, str],
     *,
     output: IO[bytes] | None = None,
+    typed: str = "",
 ) -> Forked:
-    """Start ``window-consumer`` with these arguments; without ``output`` it writes into pipes."""
+    """Start ``window-consumer`` with these arguments; without ``output`` it writes into pipes.
+
+    ``typed`` is all of its input: less than a pipe holds.
+    """
     key = frozenset(item for item in environment.items() if item[0].startswith(_READ_AT_START))
     with _starting:
         if key not in _servers:
             _servers[key] = _Server.start(environment)
         server = _servers[key]
-    request = json.dumps([*arguments]), str(directory), json.dumps({**environment})
+    request = json.dumps([*arguments]), str(directory), json.dumps({**environment}), typed
     read_status, status = os.pipe()
     if output is None:
         (read_out, out), (read_err, err) = os.pipe(), os.pipe()
@@ -150,16 +154,21 @@ class _Request:
     arguments: Sequence[str]
     directory: str
     environment: Mapping[str, str]
+    typed: str
     out: int
     err: int
 
     @classmethod
     def of(cls, message: bytes, out: int, err: int) -> _Request:
-        arguments, directory, environment = json.loads(message)
-        return cls(json.loads(arguments), directory, json.loads(environment), out, err)
+        arguments, directory, environment, typed = json.loads(message)
+        return cls(json.loads(arguments), directory, json.loads(environment), typed, out, err)
 
     def run(self) -> None:
         """Become ``python -m window_consumer``."""
+        if self.typed:
+            given, written = os.pipe()
+            os.write(written, self.typed.encode())
+            os.dup2(given, 0)
         os.dup2(self.out, 1)
         os.dup2(self.err, 2)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))

@@ -19,10 +19,11 @@ from xdist.workermanage import WorkerController
 
 SPARK = ("tests/backfill/", "tests/pipeline/")
 SPARK_PROCESSES = 2
+SHARING = "tests/architecture/"
 
 TAKES_S = {
     "tests/admin/test_page.py": 35,
-    "tests/architecture/test_docstrings.py": 2,
+    "tests/architecture/test_docstrings.py": 3,
     "tests/backfill/test_backlog.py": 85,
     "tests/backfill/test_killed.py": 95,
     "tests/benchmarks/test_runs.py": 105,
@@ -81,6 +82,10 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # xdist has no typ
             node.shutdown()  # it ends when it has run what it has
         else:
             super()._reschedule(node)
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return the file of a test, or a folder whose tests share what they take long to make."""
+        return SHARING if nodeid.startswith(SHARING) else str(super()._split_scope(nodeid))
 
     def _files_for(self, node: WorkerController) -> Iterator[str]:
         """Yield what a process may run next, Spark's files first where it has a session."""

@@ -6,16 +6,12 @@ import ast
 import pickle
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import window_consumer
 from docs import log_events as page
+from tests.architecture.sources import trees
 from window_consumer.model.log_events import LogEvent
-
-ROOT = Path(window_consumer.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
 
 _ALWAYS = {"debug", "info", "warning", "exception", "critical"}
 _OF_LOGGERS = {"error", "log", "warn"}
@@ -44,16 +40,12 @@ def has_event(call: ast.Call) -> bool:
     )
 
 
-def lines_without(source: str) -> list[int]:
-    return [call.lineno for call in log_calls(ast.parse(source)) if not has_event(call)]
+def lines_without(tree: ast.AST) -> list[int]:
+    return [call.lineno for call in log_calls(tree) if not has_event(call)]
 
 
 def test_no_log_line_of_the_package_lacks_an_event() -> None:
-    missing = [
-        f"{file.relative_to(ROOT)}:{line}"
-        for file in FILES
-        for line in lines_without(file.read_text("utf-8"))
-    ]
+    missing = [f"{path}:{line}" for path, tree in trees().items() for line in lines_without(tree)]
     assert not missing
 
 
@@ -68,7 +60,7 @@ def test_no_log_line_of_the_package_lacks_an_event() -> None:
     ],
 )
 def test_a_log_line_without_an_event_is_found(source: str) -> None:
-    assert lines_without(source) == [1]
+    assert lines_without(ast.parse(source)) == [1]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +74,7 @@ def test_a_log_line_without_an_event_is_found(source: str) -> None:
     ],
 )
 def test_a_log_line_with_an_event_is_accepted(source: str) -> None:
-    assert not lines_without(source)
+    assert not lines_without(ast.parse(source))
 
 
 def test_events_are_subject_and_participle() -> None:
@@ -94,8 +86,8 @@ def test_events_are_subject_and_participle() -> None:
 def test_every_event_is_the_one_of_some_line() -> None:
     used = {
         node.attr
-        for file in FILES
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        for tree in trees().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "LogEvent"
     }
     assert used == set(LogEvent.__members__)

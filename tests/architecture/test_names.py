@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.architecture.sources import trees
+
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "window_consumer"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 
 BANNED = {
@@ -27,11 +27,6 @@ MOST_FILES = 20
 _LOOKUP = re.compile(r"_*look_?up")
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
-
-
 def glossary_words() -> set[str]:
     """Return the words of file names that the glossary lists."""
     _, _, section = GLOSSARY.read_text(encoding="utf-8").partition("## Words in file names\n")
@@ -40,11 +35,10 @@ def glossary_words() -> set[str]:
 
 def words_of_files() -> dict[str, Path]:
     words: dict[str, Path] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        inner = path.relative_to(PACKAGE)
-        for part in (*inner.parts[:-1], inner.stem.strip("_")):
+    for path in map(Path, trees()):
+        for part in (*path.parts[:-1], path.stem.strip("_")):
             if part != "init":
-                words |= dict.fromkeys(part.split("_"), path.relative_to(ROOT))
+                words |= dict.fromkeys(part.split("_"), path)
     return words
 
 
@@ -64,13 +58,14 @@ def test_the_glossary_lists_no_word_that_no_file_has() -> None:
 
 
 def test_no_folder_holds_more_files_than_one_sees_at_a_glance() -> None:
-    files = Counter(path.parent for path, _ in modules() if path.name != "__init__.py")
+    paths = map(Path, trees())
+    files = Counter(path.parent for path in paths if path.name != "__init__.py")
     assert {str(folder): count for folder, count in files.items() if count > MOST_FILES} == {}
 
 
 def test_class_names_are_unique() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for path, tree in modules():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path}:{node.lineno}")
@@ -80,7 +75,7 @@ def test_class_names_are_unique() -> None:
 def test_no_definition_begins_with_a_banned_verb() -> None:
     found = [
         f"{path}:{node.lineno} {node.name}"
-        for path, tree in modules()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_banned(node.name)
     ]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.sources import PACKAGE, trees
 from tests.commands import DEADLINE_S
 from window_consumer.model.outcome import OUTCOMES, Outcome, add, of_number
 
-PACKAGE = Path(__file__).parents[2] / "window_consumer"
 TABLE = "model/outcome.py"
 
 CALLS, ACKS = "engine/retry/completion.py", "engine/retry/acks.py"
@@ -44,9 +44,8 @@ MAKERS: dict[str, set[str]] = {
 """The modules that may name a member: those that make its outcome, and count it."""
 
 
-def members(source: str) -> Iterator[str]:
+def members(tree: ast.Module) -> Iterator[str]:
     """Yield the members of Outcome that a module names."""
-    tree = ast.parse(source)
     names = {
         alias.asname or alias.name
         for node in ast.walk(tree)
@@ -63,9 +62,8 @@ def members(source: str) -> Iterator[str]:
 
 def test_a_member_is_named_only_where_its_outcome_is_made() -> None:
     named: dict[str, set[str]] = {name: set() for name in MAKERS}
-    for file in PACKAGE.rglob("*.py"):
-        place = file.relative_to(PACKAGE).as_posix()
-        for name in members(file.read_text("utf-8")) if place != TABLE else ():
+    for place, tree in trees().items():
+        for name in members(tree) if place != TABLE else ():
             named[name].add(place)
     assert named == MAKERS
 

@@ -6,12 +6,10 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 
-import window_consumer
+from tests.architecture.sources import PACKAGE, trees
 
-ROOT = Path(window_consumer.__file__).parent
-PAGE = ROOT.parent / "docs" / "architecture.md"
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
 
 NAMED_BY = {"Thread": (99, "name"), "ThreadPoolExecutor": (1, "thread_name_prefix")}
 """What starts threads: the position and the keyword of their name."""
@@ -25,8 +23,8 @@ Position = tuple[int, str]
 class Module:
     """A module's tree, with what names stand for in it."""
 
-    def __init__(self, source: str) -> None:
-        self.tree = ast.parse(source)
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
         self.texts: dict[str, ast.expr] = {}
         self.imported: dict[str, tuple[str, str]] = {}
         """Where imported names come from: a module of the package, and the name there."""
@@ -137,10 +135,7 @@ def locks(modules: Mapping[str, Module]) -> set[str]:
 
 @cache
 def package() -> dict[str, Module]:
-    return {
-        path.relative_to(ROOT).with_suffix("").as_posix(): Module(path.read_text("utf-8"))
-        for path in ROOT.rglob("*.py")
-    }
+    return {path.removesuffix(".py"): Module(tree) for path, tree in trees().items()}
 
 
 def column(heading: str, number: int) -> list[str]:
@@ -187,7 +182,7 @@ ThreadPoolExecutor(4)
 
 
 def test_threads_and_locks_are_found_in_code() -> None:
-    modules = {"a/b": Module(SOURCE)}
+    modules = {"a/b": Module(ast.parse(SOURCE))}
     assert threads(modules) == {"wc-fixed": "a/b", "wc-<>-loop": "a/b"}
     assert locks(modules) == {"a/b._lock"}
     assert unnamed(modules) == ["a/b:10"]

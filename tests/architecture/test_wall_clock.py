@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-import window_consumer
-
-PACKAGE = Path(window_consumer.__file__).parent
+from tests.architecture.sources import trees
 
 WALL = {"time", "time_ns", "localtime", "gmtime", "now", "utcnow", "today", "fromtimestamp"}
 """Of the modules time and datetime; ``Clock.now`` of ours is the steady one."""
@@ -103,14 +100,9 @@ def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield node.func.value.id, node.func.attr
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    for path in PACKAGE.rglob("*.py"):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
-
-
 def test_the_wall_clock_is_read_where_times_leave_the_process_and_nowhere_else() -> None:
     read = {}
-    for name, tree in sources():
+    for name, tree in trees().items():
         found = {function for _, function in calls(tree) if function in WALL}
         if found:
             read[name] = found
@@ -120,7 +112,7 @@ def test_the_wall_clock_is_read_where_times_leave_the_process_and_nowhere_else()
 def test_the_wall_clock_is_asked_for_where_times_are_written_or_compared() -> None:
     asking = {
         name
-        for name, tree in sources()
+        for name, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

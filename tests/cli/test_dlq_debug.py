@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.cli.dead_letters import DLQ, SHOP, config_for, fill, letter
-from tests.commands import DEADLINE_S, Commands, Ended
+from tests.commands import Commands, Ended
 from tests.golden_texts import Golden
 from window_consumer.kafka.embedded import EmbeddedBroker
 
@@ -46,16 +43,8 @@ def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
 
 
 def debug(shop: Commands, name: str, *typed: str) -> Ended:
-    done = subprocess.run(
-        [sys.executable, "-m", "window_consumer", "dlq", "debug", name, "shop:app"],
-        cwd=shop.directory,
-        input="".join(f"{line}\n" for line in typed),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    text = "".join(f"{line}\n" for line in typed)
+    return shop.start("dlq", "debug", name, "shop:app", typed=text).wait(debugs=True)
 
 
 def test_it_stops_in_the_handler_and_again_where_the_exception_was_raised(shop: Commands) -> None:

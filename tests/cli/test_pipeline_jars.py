@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.golden_texts import Golden
-from window_consumer.spark import jars
+from window_consumer.spark import jars, java
 from window_consumer.spark.jars import (
     Jar,
     JarsNotFetchedError,
     MissingJarsError,
     UnwritableDirectoryError,
 )
+from window_consumer.spark.java import NoJavaError
 
 
 class Maven:
@@ -150,41 +149,29 @@ def test_those_who_fetch_at_once_download_once(maven: Maven, tmp_path: Path) -> 
     ],
 )
 def test_java_is_looked_at_before_spark_is_started(
-    version: str | None, problem: str | None, tmp_path: Path
+    version: str | None, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if version is not None:
-        java = tmp_path / "java"
-        java.write_text(f"#!/bin/sh\necho '{version}' >&2\n")
-        java.chmod(0o755)
-    code = "from window_consumer.spark import java; java.check()"
-    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**environment, "PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        program = tmp_path / "java"
+        program.write_text(f"#!/bin/sh\necho '{version}' >&2\n")
+        program.chmod(0o755)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
     if problem is None:
-        assert done.returncode == 0, done.stderr
+        java.check()
     else:
-        assert "NoJavaError" in done.stderr
-        assert problem in done.stderr
+        with pytest.raises(NoJavaError, match=problem):
+            java.check()
 
 
 @pytest.mark.parametrize("content", ["", "\x7fELF and nothing behind it"])
-def test_a_java_that_cannot_be_started_is_reported(content: str, tmp_path: Path) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(content)
-    java.chmod(0o755 if content else 0o644)
-    code = "from window_consumer.spark import java; java.check()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "JAVA_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert f"NoJavaError: cannot start {java}" in done.stderr
-    assert "Spark needs Java 17 or later" in done.stderr
+def test_a_java_that_cannot_be_started_is_reported(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(content)
+    program.chmod(0o755 if content else 0o644)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(NoJavaError, match=f"cannot start {program}.* Java 17 or later"):
+        java.check()

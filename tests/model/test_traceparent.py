@@ -49,11 +49,11 @@ def test_the_last_of_several_counts() -> None:
     assert traceparent.value_of(None) is None
 
 
-@pytest.mark.parametrize("flags", range(256))
-def test_one_digit_tells_whether_a_value_is_worth_reading(flags: int) -> None:
-    value = SAMPLED[:-2] + f"{flags:02x}".encode()
-    read = traceparent.read(value)
-    assert read is not None
-    assert traceparent.may_be_sampled(value) == read.sampled == bool(flags & 1)
+def test_one_digit_tells_whether_a_value_is_worth_reading() -> None:
+    for flags in range(256):
+        value = SAMPLED[:-2] + f"{flags:02x}".encode()
+        read = traceparent.read(value)
+        assert read is not None
+        assert traceparent.may_be_sampled(value) == read.sampled == bool(flags & 1)
     assert not traceparent.may_be_sampled(None)
     assert not traceparent.may_be_sampled(value[:40])
