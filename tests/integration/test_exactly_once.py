@@ -83,7 +83,7 @@ def test_a_second_process_with_the_same_id_stops_one_of_the_two_with_the_cause(
         return first.failure is not None or second.failure is not None
 
     with (
-        pytest.raises(WorkerStoppedError, match=r"another process uses the transactional\.id"),
+        pytest.raises(WorkerStoppedError, match=r"\btransactional\.id\b"),
         orders.running(delivery="exactly_once") as first,
         orders.running(delivery="exactly_once") as second,
     ):
