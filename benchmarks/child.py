@@ -11,6 +11,7 @@ import cattrs
 
 from benchmarks import (
     bare_loop,
+    broadcast,
     delaying,
     delaying_wheel,
     downstream,
@@ -86,6 +87,7 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "backfill": _backfill,
     "bare_loop": bare_loop.run,
     "breaker_scene": playing.play,
+    "broadcast": broadcast.read,
     "framework": framework.run,
     "delay_exact": delaying.punctual,
     "delay_forward": delaying.forward,

@@ -52,8 +52,8 @@ def planned(  # noqa: PLR0913 - a run's where and what
     """Return an application with one worker, with the interpreter and log settings of ``run``.
 
     By default a failure stops the worker at once, so that no run needs a dead-letter topic.
-    ``keys`` are further keys of the worker. ``app`` is given if it already has the handler.
-    ``sections`` are further sections of the configuration.
+    ``keys`` are further keys of the worker, and those with None are left out. ``app`` is given if
+    it already has the handler. ``sections`` are further sections of the configuration.
     """
     worker: dict[str, Any] = {
         "topics": [topic],
@@ -64,6 +64,7 @@ def planned(  # noqa: PLR0913 - a run's where and what
         "retry": {"attempts": 1, "when_spent": "stop"},
         **keys,
     }
+    worker = {key: value for key, value in worker.items() if value is not None}
     if workload.ordering != "unordered":
         worker["retry"].setdefault("on_failure", "overtake")
     set_up("text", "warning")

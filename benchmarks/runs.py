@@ -13,6 +13,7 @@ import cattrs
 from attrs import asdict, evolve, field, frozen
 
 from benchmarks import (
+    broadcast,
     children,
     delaying,
     delaying_kills,
@@ -56,6 +57,7 @@ _WITH_TOPICS_OF_THEIR_OWN = {
     **delaying_wheel.RUNS,
     **sharing.RUNS,
     **transactions.RUNS,
+    **broadcast.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 

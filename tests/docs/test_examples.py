@@ -24,6 +24,7 @@ README = ROOT / "README.md"
 WITH_HANDLERS = [
     ROOT / "docs" / name
     for name in (
+        "broadcast.md",
         "concurrency.md",
         "delay.md",
         "handlers.md",

@@ -45,6 +45,10 @@ POSITIONS_S = 0.25
 """How often the loop reads the client's positions for idle partitions."""
 
 
+CATCH_UP_S = 0.02
+"""How often it does so until the worker is ready, where it has to catch up first."""
+
+
 class Phase(Enum):
     """The stage of a worker's life."""
 
@@ -112,6 +116,7 @@ class PollLoop:
             self._resize()
         self._served_at = 0.0
         self._positions_at = 0.0
+        self._positions_s = POSITIONS_S
         self._freeze_detector = FreezeDetector(parts.engine, parts.clock.now, parts.worker_log.warn)
         self.mailbox = WorkerMailbox(
             engine=parts.engine,
@@ -286,7 +291,7 @@ class PollLoop:
             raise decisions.stop
         if self.mailbox.given_up is not None:
             raise self.mailbox.given_up
-        if now - self._positions_at >= POSITIONS_S:
+        if now - self._positions_at >= self._positions_s:
             self._run_periodic(now)
         if rest_s := engine.demand.rest_s:
             self._clock.sleep(rest_s)
@@ -373,6 +378,7 @@ class PollLoop:
         self.ownership.retry(now)
         if self._parts.catch_up is not None:
             self._parts.catch_up.advance(self._engine)
+            self._positions_s = POSITIONS_S if self.catching_up is None else CATCH_UP_S
         partitions = self._engine.partitions
         self._parts.on_paused([name for name, each in partitions.items() if not each.is_fetched])
         self._freeze_detector.was_busy()
