@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import click
 import pytest
 
 from tests.commands import Commands
 from tests.golden_texts import Golden
-from window_consumer.audit.commands.printing import WITHOUT_TIMESTAMP, BucketParam, name_of
+from window_consumer.audit.commands.printing import WITHOUT_TIMESTAMP, bucket_of, name_of
 
 NOON = "2026-01-31T12:00:00Z"
 NOON_MS = 1_769_860_800_000
@@ -74,12 +73,12 @@ def test_a_table_that_is_not_there_is_reported_before_spark_starts(
 )
 def test_a_bucket_is_named_by_its_start(text: str, start_ms: int | None) -> None:
     if start_ms is None:
-        with pytest.raises(click.BadParameter):
-            BucketParam().convert(text, None, None)
+        with pytest.raises(ValueError, match="is not the start"):
+            bucket_of(text)
     else:
-        assert BucketParam().convert(text, None, None) == start_ms
+        assert bucket_of(text) == start_ms
 
 
 @pytest.mark.parametrize("start_ms", [0, NOON_MS])
 def test_what_the_report_prints_of_a_bucket_can_be_asked_for(start_ms: int) -> None:
-    assert BucketParam().convert(name_of(start_ms), None, None) == start_ms
+    assert bucket_of(name_of(start_ms)) == start_ms

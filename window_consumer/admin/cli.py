@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 DEFAULT_URL: Final = "http://127.0.0.1:8090"
 """The admin address of the examples in the documentation."""
@@ -25,3 +28,15 @@ authority_option = click.option(
     metavar="FILE",
     help="Certificates (PEM) to trust with https://. [default: the machine's]",
 )
+
+
+def worker_address(command: CommandT) -> CommandT:
+    """Give a command the admin address of one worker, as ``url``, ``token`` and ``authority``."""
+    url = click.option(
+        "--url",
+        default=DEFAULT_URL,
+        show_default=True,
+        metavar="ADMIN",
+        help="The worker's admin address (admin.listen).",
+    )
+    return url(token_option(authority_option(command)))

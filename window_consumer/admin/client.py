@@ -21,6 +21,9 @@ WINDOWS: Final = "/api/windows"
 DEADLINE_S: Final = 3.0
 """A worker takes its snapshots within a second."""
 
+_COMMAND_DEADLINE_S: Final = 20.0
+"""A rebalancing worker answers late, and waits some seconds for a call or an ack."""
+
 _LARGEST: Final = 64 * 2**20
 """A snapshot of 1,000 full windows has about 60 MB; a larger answer is not a worker's."""
 
@@ -125,12 +128,12 @@ def ask(
     return _read(address, text)
 
 
-def command(address: AdminAddress, path: str, access: Access, timeout_s: float) -> tuple[int, Any]:
+def command(address: AdminAddress, path: str, access: Access) -> tuple[int, Any]:
     """Send a command to a worker; return the status of the answer, and its fields.
 
     Raises AskError without an answer or with one that is not a worker's.
     """
-    status, text = fetch(address, path, access, timeout_s, "POST")
+    status, text = fetch(address, path, access, _COMMAND_DEADLINE_S, "POST")
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         refusal = _refusal(status, with_token=access.token is not None)
         raise AskError(f"{address}: {refusal}")

@@ -23,7 +23,7 @@ _WAIT_S: Final = 30.0
 @options.overrides
 @click.option(
     "--start-timeout",
-    type=options.Duration(),
+    type=options.DURATION,
     default=_WAIT_S,
     metavar="DURATION",
     help="Give up --connect when no broker, or no database, answers for this long (exit code 1)."

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -18,24 +18,36 @@ from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.plan.feature_list import FeatureList
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
-class Duration(click.ParamType[float]):
-    """A duration with its unit, as in the configuration."""
+class TextParam(click.ParamType[T]):
+    """A text that ``read`` turns into a value; it raises ValueError with what is wrong."""
 
-    name = "duration"
+    def __init__(self, name: str, read: Callable[[str], T]):
+        self.name = name
+        self._read = read
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return seconds."""
-        if isinstance(value, float):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """Return the value; a default may be one already."""
+        if not isinstance(value, str):
+            known: T = value
+            return known
         try:
-            return parse_duration(str(value))
-        except UnitError as error:
-            hint = f"; {error.hint}" if error.hint else ""
-            self.fail(f"{value!r} {error}{hint}", param, ctx)
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except UnitError as error:
+        raise ValueError(f"{text!r} {error}" + (f"; {error.hint}" if error.hint else "")) from None
+
+
+DURATION: Final = TextParam("duration", _duration)
+"""A duration with its unit, as in the configuration; in seconds."""
 
 
 def application(command: CommandT) -> CommandT:
@@ -100,10 +112,17 @@ overrides = click.option(
 )
 start_timeout = click.option(
     "--start-timeout",
-    type=Duration(),
+    type=DURATION,
     default=None,
     metavar="DURATION",
     help="Give up when no broker answers for this long (exit code 1). [default: never]",
+)
+short_start_timeout = click.option(
+    "--start-timeout",
+    type=DURATION,
+    default=10.0,
+    metavar="DURATION",
+    help="Give up if no broker responds for this long (exit code 1). [default: 10s]",
 )
 
 
@@ -134,28 +153,20 @@ def since_1970(text: str, units_per_s: int) -> int:
     return round(time.timestamp() * units_per_s)
 
 
-class Time(click.ParamType[int]):
-    """An ISO 8601 time, converted to units since 1970; UTC if it names no zone."""
+def time_param(units_per_s: int) -> TextParam[int]:
+    """Return the type of an ISO 8601 time, in units since 1970; UTC if it names no zone."""
 
-    name = "time"
-
-    def __init__(self, units_per_s: int):
-        self._units_per_s = units_per_s
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the units since 1970."""
-        if isinstance(value, int):
-            return value
+    def read(text: str) -> int:
         try:
-            return since_1970(str(value), self._units_per_s)
+            return since_1970(text, units_per_s)
         except (ValueError, OverflowError):
             now = datetime.now().astimezone().replace(microsecond=0)
-            self.fail(
-                f"{value!r} is no time: write it as 2026-01-31, 2026-01-31T12:00 (UTC), or"
-                f" {now.isoformat()}",
-                param,
-                ctx,
-            )
+            raise ValueError(
+                f"{text!r} is no time: write it as 2026-01-31, 2026-01-31T12:00 (UTC), or"
+                f" {now.isoformat()}"
+            ) from None
+
+    return TextParam("time", read)
 
 
 class LazyGroup(click.Group):

@@ -9,7 +9,7 @@ import click
 from window_consumer.cli import options
 from window_consumer.cli.broker import run_embedded
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
-from window_consumer.cli.options import Duration
+from window_consumer.cli.options import DURATION
 from window_consumer.cli.replicas import run_copies
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.model.errors import UsageError
@@ -40,7 +40,7 @@ from window_consumer.runtime.replica import number_of_this_copy
 )
 @click.option(
     "--switch-interval",
-    type=Duration(),
+    type=DURATION,
     default=SWITCH_INTERVAL_S,
     metavar="DURATION",
     help="How long a thread keeps the interpreter. [default: 5ms]",

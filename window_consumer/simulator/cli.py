@@ -36,25 +36,16 @@ _MOST_PRINTED = 5
 """How many broken schedules of a worker are printed; the others are only counted."""
 
 
-class Seeds(click.ParamType[range]):
-    """How many schedules, or which ones: ``1000`` or ``200..300``."""
-
-    name = "seeds"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> range:
-        """Return the seeds."""
-        if isinstance(value, range):
-            return value
-        first, dots, last = str(value).partition("..")
-        try:
-            seeds = range(int(first), int(last)) if dots else range(int(first))
-        except ValueError:
-            self.fail(f"{value!r} is neither a number nor a range such as 200..300", param, ctx)
-        if not seeds or seeds.start < 0:
-            self.fail(f"{value!r} has no seed: seeds start at 0", param, ctx)
-        return seeds
+def _seeds(text: str) -> range:
+    """Read how many schedules, or which ones: ``1000`` or ``200..300``."""
+    first, dots, last = text.partition("..")
+    try:
+        seeds = range(int(first), int(last)) if dots else range(int(first))
+    except ValueError:
+        raise ValueError(f"{text!r} is neither a number nor a range such as 200..300") from None
+    if not seeds or seeds.start < 0:
+        raise ValueError(f"{text!r} has no seed: seeds start at 0")
+    return seeds
 
 
 @frozen
@@ -82,7 +73,7 @@ class SimulatedWorker:
 @options.overrides
 @click.option(
     "--seeds",
-    type=Seeds(),
+    type=options.TextParam("seeds", _seeds),
     default=range(SEEDS),
     metavar="N|A..B",
     help=f"How many schedules, or which ones. [default: {SEEDS}]",

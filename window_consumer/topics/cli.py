@@ -9,7 +9,6 @@ import click
 
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.options import Duration
 from window_consumer.cli.output import OK, explain
 from window_consumer.config import Mask
 from window_consumer.model.errors import UsageError
@@ -26,17 +25,11 @@ _MOST_REPLICAS = 32_767
 """Kafka's protocol has 16 bits for it."""
 
 
-class Principal(click.ParamType[str]):
-    """A principal as Kafka writes it."""
-
-    name = "principal"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return it unchanged."""
-        text = str(value)
-        if not re.fullmatch(r"[A-Za-z]+:[^\x00-\x1f\x7f]+", text):
-            self.fail(f"{text!r} is no principal: write its kind, too, as in User:shop", param, ctx)
-        return text
+def _principal(text: str) -> str:
+    """Return a principal as Kafka writes it."""
+    if not re.fullmatch(r"[A-Za-z]+:[^\x00-\x1f\x7f]+", text):
+        raise ValueError(f"{text!r} is no principal: write its kind, too, as in User:shop")
+    return text
 
 
 @click.command("plan")
@@ -54,7 +47,7 @@ class Principal(click.ParamType[str]):
 @common.overrides
 @click.option(
     "--principal",
-    type=Principal(),
+    type=common.TextParam("principal", _principal),
     metavar="User:NAME",
     help="The workers' Kafka principal; without it, the output has a placeholder.",
 )
@@ -78,13 +71,7 @@ class Principal(click.ParamType[str]):
     metavar="NAME",
     help="The Kafka resource that the Strimzi documents refer to.",
 )
-@click.option(
-    "--start-timeout",
-    type=Duration(),
-    default=_WAIT_S,
-    metavar="DURATION",
-    help="Give up when no broker answers for this long (exit code 1). [default: 10s]",
-)
+@common.short_start_timeout
 @common.features
 def plan_command(**options: Any) -> int:
     """Print the topics and ACLs that the workers need; change nothing.

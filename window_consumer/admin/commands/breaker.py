@@ -9,14 +9,11 @@ from urllib.parse import quote
 
 import click
 
-from window_consumer.admin.cli import DEFAULT_URL, authority_option, token_option
+from window_consumer.admin.cli import worker_address
 from window_consumer.admin.client import Access, AdminAddress, ask, command
 from window_consumer.cli.output import OK
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.model.errors import RunError, UsageError
-
-_DEADLINE_S: Final = 20.0
-"""A rebalancing worker answers late."""
 
 _RELEASED: Final = "records that have failed leave when they fail once more"
 _HELD: Final = "nothing leaves until a call returns"
@@ -30,15 +27,7 @@ _HELD: Final = "nothing leaves until a call returns"
     help="The records are bad: those that have failed leave when they fail once more.",
 )
 @click.option("--hold", is_flag=True, help="It is an outage: nothing leaves until a call returns.")
-@click.option(
-    "--url",
-    default=DEFAULT_URL,
-    show_default=True,
-    metavar="ADMIN",
-    help="The worker's admin address (admin.listen).",
-)
-@token_option
-@authority_option
+@worker_address
 def breaker_command(
     *, worker: str, release: bool, hold: bool, url: str, token: str | None, authority: Path | None
 ) -> int:
@@ -51,7 +40,7 @@ def breaker_command(
     what = "release" if release else "hold"
     path = f"/api/workers/{quote(worker, safe='')}/breaker/{what}"
     address, access = AdminAddress.parse(url), Access(token, authority)
-    status, answer = command(address, path, access, _DEADLINE_S)
+    status, answer = command(address, path, access)
     if status != HTTPStatus.OK:
         fields = answer if isinstance(answer, dict) else {}
         why = fields.get("error") or "whatever answers there is not a worker"

@@ -17,7 +17,7 @@ from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.doctor.collection import Examination, Process
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.options import Duration
+from window_consumer.cli.options import DURATION
 from window_consumer.cli.output import FOUND, OK, explain
 from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig, effective_kafka
 from window_consumer.config.sections.listening import ListenAddress
@@ -58,7 +58,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
 @click.option(
     "--for",
     "for_s",
-    type=Duration(),
+    type=DURATION,
     default=10.0,
     metavar="DURATION",
     help="How long to observe. [default: 10s]",
@@ -68,7 +68,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
 @options.features
 @click.option(
     "--start-timeout",
-    type=Duration(),
+    type=DURATION,
     default=10.0,
     metavar="DURATION",
     help="Go on without the cluster when no broker answers for so long. [default: 10s]",

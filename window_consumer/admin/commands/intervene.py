@@ -11,16 +11,13 @@ from urllib.parse import quote
 
 import click
 
-from window_consumer.admin.cli import DEFAULT_URL, authority_option, token_option
+from window_consumer.admin.cli import worker_address
 from window_consumer.admin.client import Access, AdminAddress, command
 from window_consumer.cli.output import OK
 from window_consumer.engine.guards.interventions import Intervention
 from window_consumer.model.errors import RunError, UsageError
 
 _RECORD: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,10})/([0-9]{1,19})")
-
-_DEADLINE_S: Final = 20.0
-"""A rebalancing worker answers late, and waits some seconds for a call or an ack."""
 
 _DONE: Final = {Intervention.SKIP: "skipped", Intervention.DEAD_LETTER: "among the dead letters"}
 
@@ -41,7 +38,7 @@ def _command(wanted: Intervention, text: str) -> click.Command:
             f"/api/workers/{quote(worker, safe='')}/partitions/{topic}/{partition}"
             f"/records/{offset}/{wanted}"
         )
-        status, answer = command(address, path, Access(token, authority), _DEADLINE_S)
+        status, answer = command(address, path, Access(token, authority))
         if status != HTTPStatus.OK:
             why = answer.get("error") if isinstance(answer, dict) else None
             raise RunError(f"{record}: {why or 'whatever answers there is not a worker'}")
@@ -58,15 +55,7 @@ def _command(wanted: Intervention, text: str) -> click.Command:
             metavar="TOPIC/PARTITION/OFFSET",
             help="Where the record lies now: of a copy in a retry topic, its place there.",
         ),
-        click.option(
-            "--url",
-            default=DEFAULT_URL,
-            show_default=True,
-            metavar="ADMIN",
-            help="The worker's admin address (admin.listen).",
-        ),
-        token_option,
-        authority_option,
+        worker_address,
     )
     wrapped: Callable[..., object] = run
     for option in reversed(options):

@@ -9,13 +9,10 @@ from urllib.parse import quote
 
 import click
 
-from window_consumer.admin.cli import DEFAULT_URL, authority_option, token_option
+from window_consumer.admin.cli import worker_address
 from window_consumer.admin.client import Access, AdminAddress, ask, command
 from window_consumer.cli.output import OK
 from window_consumer.model.errors import RunError
-
-_DEADLINE_S: Final = 20.0
-"""A rebalancing worker answers late."""
 
 _ATTEMPTS: Final = 3
 """If a replica is later still, the others have resumed; to resume them again changes nothing."""
@@ -23,15 +20,7 @@ _ATTEMPTS: Final = 3
 
 @click.command("resume")
 @click.option("--worker", "-w", required=True, metavar="W", help="The worker that is paused.")
-@click.option(
-    "--url",
-    default=DEFAULT_URL,
-    show_default=True,
-    metavar="ADMIN",
-    help="The worker's admin address (admin.listen).",
-)
-@token_option
-@authority_option
+@worker_address
 def resume_command(*, worker: str, url: str, token: str | None, authority: Path | None) -> int:
     """Resume a worker that a person paused, or a new failure (on_new_failure).
 
@@ -50,7 +39,7 @@ def resume_command(*, worker: str, url: str, token: str | None, authority: Path 
     ]
     path = f"/api/workers/{quote(worker, safe='')}/resume"
     for _ in range(_ATTEMPTS):
-        status, answer = command(address, path, access, _DEADLINE_S)
+        status, answer = command(address, path, access)
         if status != HTTPStatus.GATEWAY_TIMEOUT:
             break
     if status != HTTPStatus.OK:

@@ -17,7 +17,7 @@ from window_consumer.admin.cli import DEFAULT_URL, authority_option, token_optio
 from window_consumer.admin.client import Access, AdminAddress, AskError
 from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.watch import AddressWatches
-from window_consumer.cli.options import Duration
+from window_consumer.cli.options import DURATION
 from window_consumer.cli.output import FAILED, OK
 from window_consumer.model.errors import UsageError
 
@@ -31,7 +31,7 @@ _SHORTEST_S = 0.1
 @click.option(
     "--interval",
     "interval_s",
-    type=Duration(),
+    type=DURATION,
     default=1.0,
     metavar="DURATION",
     help="How often to refresh. [default: 1s]",

@@ -205,26 +205,22 @@ WITHOUT_TIMESTAMP: Final = "without timestamp"
 """The report's name for the bucket without a start."""
 
 
-class BucketParam(click.ParamType[int]):
-    """A bucket, given by its start as the report prints it: ISO 8601, by default in UTC."""
+def bucket_of(text: str) -> int:
+    """Read a bucket's start as the report prints it: ISO 8601, by default in UTC.
 
-    name = "bucket"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return milliseconds since 1970, 0 for the bucket without a start."""
-        if isinstance(value, int):
-            return value
-        if value == WITHOUT_TIMESTAMP:
-            return 0
-        try:
-            start_ms = since_1970(str(value), 1000)
-        except (ValueError, OverflowError):
-            self.fail(
-                f"{value!r} is not the start of a bucket, such as 2026-01-31T12:00:00Z", param, ctx
-            )
-        if start_ms < 0:
-            self.fail(f"{value!r} is before 1970, where there are no buckets", param, ctx)
-        return start_ms
+    Returns milliseconds since 1970, 0 for the bucket without a start; raises ValueError.
+    """
+    if text == WITHOUT_TIMESTAMP:
+        return 0
+    try:
+        start_ms = since_1970(text, 1000)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text!r} is not the start of a bucket, such as 2026-01-31T12:00:00Z"
+        ) from None
+    if start_ms < 0:
+        raise ValueError(f"{text!r} is before 1970, where there are no buckets")
+    return start_ms
 
 
 def name_of(bucket_ms: int) -> str:

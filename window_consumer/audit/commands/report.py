@@ -13,7 +13,7 @@ from attrs import frozen
 from window_consumer.audit.commands.alerts import Alerts
 from window_consumer.audit.commands.kafka_state import GroupOffsets, beyond, standing
 from window_consumer.audit.commands.printing import (
-    BucketParam,
+    bucket_of,
     findings_in,
     print_explanation,
     print_json,
@@ -29,7 +29,7 @@ from window_consumer.audit.commands.progress import (
 )
 from window_consumer.audit.spark.config import AuditSection
 from window_consumer.audit.states import ALARMING
-from window_consumer.cli.options import Duration, pipeline_config
+from window_consumer.cli.options import DURATION, TextParam, pipeline_config
 from window_consumer.cli.output import LOST, OK, explain
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
@@ -51,7 +51,7 @@ _DAY_S: Final = 86400.0
 @click.option(
     "--since",
     "since_s",
-    type=Duration(),
+    type=DURATION,
     default=None,
     metavar="DURATION",
     help="How far back to report. [default: 1d]",
@@ -64,7 +64,7 @@ _DAY_S: Final = 86400.0
 @click.option(
     "--explain",
     "bucket_ms",
-    type=BucketParam(),
+    type=TextParam("bucket", bucket_of),
     metavar="BUCKET",
     default=None,
     help="List the records that a bucket lacks or has twice; give its start.",

@@ -44,7 +44,7 @@ def ddl_command(application: str, config: Path, overrides: tuple[str, ...]) -> i
 @common.overrides
 @click.option(
     "--start-timeout",
-    type=common.Duration(),
+    type=common.DURATION,
     default=_WAIT_S,
     metavar="DURATION",
     help="Give up if a database does not respond for this long (exit code 1). [default: 30s]",

@@ -12,7 +12,7 @@ from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.output import OK, explain
 from window_consumer.config import Mask
-from window_consumer.delay.commands.service import START_TIMEOUT, ConfiguredService
+from window_consumer.delay.commands.service import ConfiguredService
 from window_consumer.model.errors import UsageError, WindowConsumerError
 from window_consumer.model.produce import cancellation
 from window_consumer.plan.feature_list import FeatureList
@@ -25,12 +25,12 @@ from window_consumer.plan.feature_list import FeatureList
 @click.option(
     "--at",
     "at_ms",
-    type=common.Time(1000),
+    type=common.time_param(1000),
     metavar="TIME",
     help="When the record is due, such as 2026-11-21T10:00 (UTC), or a later time; the"
     " cancellation is dropped afterwards. [default: delay.max from now]",
 )
-@START_TIMEOUT
+@common.short_start_timeout
 @common.features
 def cancel_command(
     *,

@@ -14,7 +14,7 @@ from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.output import OK, explain
 from window_consumer.config import Mask, format_duration
-from window_consumer.delay.commands.service import START_TIMEOUT, ConfiguredService
+from window_consumer.delay.commands.service import ConfiguredService
 from window_consumer.delay.request import Targets, request_of
 from window_consumer.model import headers as names
 from window_consumer.model.errors import NotCalled, UsageError, WindowConsumerError
@@ -26,12 +26,12 @@ from window_consumer.model.produce import Produce, checked_id
 @common.overrides
 @click.option("--to", "target", required=True, metavar="TOPIC", help="The topic to deliver it to.")
 @click.option(
-    "--delay", type=common.Duration(), metavar="DURATION", help="How long to wait, such as 30m."
+    "--delay", type=common.DURATION, metavar="DURATION", help="How long to wait, such as 30m."
 )
 @click.option(
     "--at",
     "at_ms",
-    type=common.Time(1000),
+    type=common.time_param(1000),
     metavar="TIME",
     help="When to deliver it, such as 2026-11-21T10:00 (UTC); at once if that is past.",
 )
@@ -49,7 +49,7 @@ from window_consumer.model.produce import Produce, checked_id
     metavar="ID",
     help="Its wc-id, by which it can be cancelled. [default: a new one]",
 )
-@START_TIMEOUT
+@common.short_start_timeout
 @common.features
 def send_command(**options: Any) -> int:
     """Send one record through the delay service of a configuration.

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
 from attrs import frozen
 
-from window_consumer.cli.options import Duration
 from window_consumer.config import LoadedConfig, WorkerConfig, load
 from window_consumer.delay.config import WORKER, DelayConfig
 from window_consumer.kafka.log_writer import PlainWriter
@@ -17,14 +15,6 @@ from window_consumer.model.produce import Produce
 from window_consumer.model.protocols import Copy
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.feature_list import FeatureList
-
-START_TIMEOUT = click.option(
-    "--start-timeout",
-    type=Duration(),
-    default=10.0,
-    metavar="DURATION",
-    help="Give up if no broker responds for this long (exit code 1). [default: 10s]",
-)
 
 
 @frozen

@@ -15,7 +15,7 @@ from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.output import OK, duration, explain
 from window_consumer.config import Mask
-from window_consumer.delay.commands.service import START_TIMEOUT, ConfiguredService
+from window_consumer.delay.commands.service import ConfiguredService
 from window_consumer.delay.status import ServiceStatus, TopicStatus, status_of
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import WindowConsumerError
@@ -25,7 +25,7 @@ from window_consumer.plan.feature_list import FeatureList
 @click.command("status")
 @common.config
 @common.overrides
-@START_TIMEOUT
+@common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common.features
 def status_command(

@@ -10,12 +10,16 @@ from typing import Any, TypeVar
 import click
 
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.options import Duration, features, optional_application
+from window_consumer.cli.options import (
+    TextParam,
+    features,
+    optional_application,
+    short_start_timeout,
+)
 from window_consumer.cli.output import explain
 from window_consumer.dlq.conditions import parse_where
 from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
-from window_consumer.model.conditions.expressions import Expression, ExpressionError
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.loading import load_app
 
@@ -25,30 +29,6 @@ _WAIT_S = 10.0
 """How long to wait for Kafka: a user sits at the terminal."""
 
 
-class ConditionParam(click.ParamType[Expression]):
-    """A condition on dead letters."""
-
-    name = "expression"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Expression:
-        """Return the parsed condition."""
-        if isinstance(value, Expression):
-            return value
-        try:
-            return parse_where(str(value))
-        except ExpressionError as error:
-            self.fail(str(error), param, ctx)
-
-
-START_TIMEOUT = click.option(
-    "--start-timeout",
-    type=Duration(),
-    default=_WAIT_S,
-    metavar="DURATION",
-    help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
-)
 _TOPICS = (
     click.option(
         "-c",
@@ -81,11 +61,11 @@ _TOPICS = (
     click.option(
         "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as for run."
     ),
-    START_TIMEOUT,
+    short_start_timeout,
 )
 WHERE = click.option(
     "--where",
-    type=ConditionParam(),
+    type=TextParam("expression", parse_where),
     default=None,
     metavar="EXPR",
     help="Only those that fulfil a condition, as in \"reason == 'FATAL' and time > ago(2h)\".",

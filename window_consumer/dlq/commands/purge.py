@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from window_consumer.cli.options import TextParam
 from window_consumer.cli.output import OK
 from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options
@@ -23,38 +24,26 @@ from window_consumer.model.errors import UsageError
 _OFFSET = re.compile(r"[0-9]{1,18}")
 
 
-class BeforeParam(click.ParamType[Before]):
-    """A time, an age or an offset."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Before:
-        """Return the parsed limit; ages count back from now."""
-        if isinstance(value, Before):
-            return value
-        text = str(value)
-        if _OFFSET.fullmatch(text):
-            return Before(offset=int(text))
-        moment = moment_ms(text)
-        if moment is not None:
-            return Before(time_ms=moment)
-        try:
-            return Before(time_ms=round((time.time() - parse_duration(text)) * 1000))
-        except UnitError:
-            self.fail(
-                f"{text!r} is no time such as 2026-11-21T10:00, no age such as 14d, no offset",
-                param,
-                ctx,
-            )
+def _before(text: str) -> Before:
+    """Read a time, an age or an offset; ages count back from now."""
+    if _OFFSET.fullmatch(text):
+        return Before(offset=int(text))
+    moment = moment_ms(text)
+    if moment is not None:
+        return Before(time_ms=moment)
+    try:
+        return Before(time_ms=round((time.time() - parse_duration(text)) * 1000))
+    except UnitError:
+        raise ValueError(
+            f"{text!r} is no time such as 2026-11-21T10:00, no age such as 14d, no offset"
+        ) from None
 
 
 @click.command("purge")
 @topic_options
 @click.option(
     "--before",
-    type=BeforeParam(),
+    type=TextParam("time", _before),
     required=True,
     metavar="TIME|OFFSET",
     help="Delete what was written before: 2026-11-21T10:00 (UTC), 14d (ago), or an offset.",

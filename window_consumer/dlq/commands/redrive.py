@@ -16,7 +16,7 @@ from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tu
 from window_consumer.cli.output import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config import Mask
-from window_consumer.dlq.commands.options import START_TIMEOUT, WHERE
+from window_consumer.dlq.commands.options import WHERE
 from window_consumer.dlq.redrive import RedriveCounts
 from window_consumer.dlq.redrive_setup import RedriveJob, RedriveRequest, redrive_jobs
 from window_consumer.kafka.cluster.groups import groups_reading
@@ -72,7 +72,7 @@ _LEFT = (
     is_flag=True,
     help="Start over at the first dead letter: those that were put back go back again.",
 )
-@START_TIMEOUT
+@common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common.features
 def redrive_command(**options: Any) -> int:

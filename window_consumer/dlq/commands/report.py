@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from window_consumer.cli.options import Duration, pipeline_config
+from window_consumer.cli.options import DURATION, pipeline_config
 from window_consumer.cli.output import OK, explain
 from window_consumer.dlq.redrive_state import PutBack, put_back
 from window_consumer.dlq.report.page import environment, page
@@ -39,7 +39,7 @@ _A_PAGE = b"<!DOCTYPE html>"
 @click.command("report")
 @pipeline_config
 @click.option(
-    "--since", "since_s", type=Duration(), metavar="DURATION", help="Only what failed since then."
+    "--since", "since_s", type=DURATION, metavar="DURATION", help="Only what failed since then."
 )
 @click.option(
     "--topic",

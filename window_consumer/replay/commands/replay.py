@@ -20,16 +20,15 @@ from window_consumer.model.errors import UsageError, WindowConsumerError
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.loading import load_app, load_without_handlers
 from window_consumer.replay.commands.options import (
-    START_TIMEOUT,
     WORKER,
-    IdsParam,
-    OffsetsParam,
     PointInTime,
-    RateParam,
-    RecordConditionParam,
-    TimeParam,
     offsets_once,
+    read_ids,
+    read_offsets,
+    read_rate,
+    read_time,
 )
+from window_consumer.replay.conditions import parse_where
 from window_consumer.replay.job import ReplayJob, ReplayRequest
 from window_consumer.replay.once import UsesOnce, uses_once
 from window_consumer.replay.ranges import Selection
@@ -50,42 +49,47 @@ _IDS_NAMED = 10
 @click.option(
     "--from",
     "begin",
-    type=TimeParam(),
+    type=common.TextParam("time", read_time),
     metavar="TIME",
     help="From this time on: 2026-11-21T10:00 (UTC), or 1h (ago).",
 )
 @click.option(
     "--to",
     "end",
-    type=TimeParam(),
+    type=common.TextParam("time", read_time),
     metavar="TIME",
     help="Up to this time, exclusive. [default: the present end]",
 )
 @click.option(
     "--from-offset",
     "offsets",
-    type=OffsetsParam(),
+    type=common.TextParam("offsets", read_offsets),
     multiple=True,
     metavar="P:O",
     help="From offset O of partition P on; may be repeated. Other partitions are left out.",
 )
 @click.option(
     "--ids",
-    type=IdsParam(),
+    type=common.TextParam("file", read_ids),
     metavar="FILE",
     help="Only these records: in each line an id, as in orders/0/17 or the wc-id.",
 )
 @click.option(
     "--where",
-    type=RecordConditionParam(),
+    type=common.TextParam("expression", parse_where),
     metavar="EXPR",
     help="Only those that fulfil a condition, as in \"key ~ 'de-*' and header('type') == 'paid'\".",
 )
-@click.option("--rate", type=RateParam(), metavar="N/s", help="As in 500/s. [default: no limit]")
+@click.option(
+    "--rate",
+    type=common.TextParam("rate", read_rate),
+    metavar="N/s",
+    help="As in 500/s. [default: no limit]",
+)
 @click.option("--dry-run", is_flag=True, help="Only count; write nothing.")
 @click.option("--new-ids", is_flag=True, help="Give the copies new ids: once calls them again.")
 @click.option("--restart", is_flag=True, help="Start over instead of resuming what was cut short.")
-@START_TIMEOUT
+@common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common.features
 def replay_command(**options: Any) -> int:

@@ -17,13 +17,7 @@ from window_consumer.model.errors import UsageError, WindowConsumerError
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.loading import load_app, load_without_handlers
-from window_consumer.replay.commands.options import (
-    START_TIMEOUT,
-    WORKER,
-    PlaceParam,
-    PointInTime,
-    offsets_once,
-)
+from window_consumer.replay.commands.options import WORKER, PointInTime, offsets_once, read_place
 from window_consumer.replay.once import UsesOnce, uses_once
 from window_consumer.replay.rewind import Between, OffsetMove, Rewind, RewindTarget
 from window_consumer.replay.setup import sources_of, worker_of
@@ -40,7 +34,7 @@ from window_consumer.replay.setup import sources_of, worker_of
 @click.option(
     "--to",
     "places",
-    type=PlaceParam(),
+    type=common.TextParam("place", read_place),
     multiple=True,
     required=True,
     metavar="TIME|P:O,...",
@@ -49,7 +43,7 @@ from window_consumer.replay.setup import sources_of, worker_of
 )
 @click.option("--skip", is_flag=True, help="Move forward, too: records are left out for good.")
 @click.option("--dry-run", is_flag=True, help="Only say what lies between; change nothing.")
-@START_TIMEOUT
+@common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common.features
 def rewind_command(**options: Any) -> int:
@@ -88,11 +82,12 @@ def rewind_command(**options: Any) -> int:
 
 def _target(places: Sequence[PointInTime | Mapping[int, int]]) -> RewindTarget:
     times = [each for each in places if isinstance(each, PointInTime)]
+    offsets = [each for each in places if not isinstance(each, PointInTime)]
     if times and len(places) > 1:
         raise click.UsageError("--to takes one time, or offsets of partitions, not both")
     if times:
         return RewindTarget(time_ms=times[0].ms)
-    return RewindTarget(offsets=offsets_once(places))
+    return RewindTarget(offsets=offsets_once(offsets))
 
 
 def _refuse_once(found: UsesOnce, worker: str) -> None:

@@ -8,7 +8,7 @@ import click
 
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.options import Time
+from window_consumer.cli.options import time_param
 from window_consumer.config.sections.rate import RATE_UNITS, parse_rate
 from window_consumer.config.units import UnitError
 from window_consumer.spark.commands.backfill import BackfillOptions, backfill
@@ -16,42 +16,23 @@ from window_consumer.spark.commands.backfill import BackfillOptions, backfill
 _CHUNK = 500_000
 
 
-class OffsetParam(click.ParamType[tuple[int, int]]):
-    """A partition and an offset."""
-
-    name = "partition=offset"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """Return both."""
-        if isinstance(value, tuple):
-            return value
-        partition, _, offset = str(value).partition("=")
-        if not (partition.isdecimal() and offset.isdecimal()):
-            self.fail(f"{value!r} is not PARTITION=OFFSET, as in 0=1200", param, ctx)
-        return int(partition), int(offset)
+def _place(text: str) -> tuple[int, int]:
+    """Read a partition and an offset."""
+    partition, _, offset = text.partition("=")
+    if not (partition.isdecimal() and offset.isdecimal()):
+        raise ValueError(f"{text!r} is not PARTITION=OFFSET, as in 0=1200")
+    return int(partition), int(offset)
 
 
-class PerSecond(click.ParamType[float]):
-    """A rate, as in the configuration."""
-
-    name = "rate"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return records per second."""
-        if isinstance(value, float):
-            return value
-        try:
-            count, unit = parse_rate(str(value))
-        except UnitError as error:
-            hint = f"; {error.hint}" if error.hint else ""
-            self.fail(f"{value!r} {error}{hint}", param, ctx)
-        if not count:
-            self.fail(f"{value!r} would read nothing", param, ctx)
-        return float(count) / RATE_UNITS[unit]
+def _rate(text: str) -> float:
+    """Read a rate as in the configuration, in records per second."""
+    try:
+        count, unit = parse_rate(text)
+    except UnitError as error:
+        raise ValueError(f"{text!r} {error}" + (f"; {error.hint}" if error.hint else "")) from None
+    if not count:
+        raise ValueError(f"{text!r} would read nothing")
+    return float(count) / RATE_UNITS[unit]
 
 
 @click.command("backfill")
@@ -67,7 +48,7 @@ class PerSecond(click.ParamType[float]):
 @click.option(
     "--from",
     "from_ms",
-    type=Time(1000),
+    type=time_param(1000),
     metavar="TIME",
     help="The first record's time: 2026-01-31, 2026-01-31T12:00+01:00; UTC without a zone."
     " [default: the beginning]",
@@ -75,14 +56,14 @@ class PerSecond(click.ParamType[float]):
 @click.option(
     "--to",
     "to_ms",
-    type=Time(1000),
+    type=time_param(1000),
     metavar="TIME",
     help="Where to end, exclusive. [default: the end at the first start]",
 )
 @click.option(
     "--from-offset",
     "from_offsets",
-    type=OffsetParam(),
+    type=options.TextParam("partition=offset", _place),
     multiple=True,
     metavar="PARTITION=OFFSET",
     help="The first offset of a partition; may be repeated.",
@@ -90,7 +71,7 @@ class PerSecond(click.ParamType[float]):
 @click.option(
     "--to-offset",
     "to_offsets",
-    type=OffsetParam(),
+    type=options.TextParam("partition=offset", _place),
     multiple=True,
     metavar="PARTITION=OFFSET",
     help="The end of a partition, exclusive; may be repeated.",
@@ -122,7 +103,10 @@ class PerSecond(click.ParamType[float]):
     help="Concurrent calls in each task. [default: the worker's concurrency]",
 )
 @click.option(
-    "--rate", type=PerSecond(), metavar="N/s", help="The most records read, over all tasks."
+    "--rate",
+    type=options.TextParam("rate", _rate),
+    metavar="N/s",
+    help="The most records read, over all tasks.",
 )
 @click.option("--master", metavar="MASTER", help="Where Spark runs. [default: local[*]]")
 @click.option(

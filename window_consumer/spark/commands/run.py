@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from window_consumer.cli.options import Duration, pipeline_config
+from window_consumer.cli.options import DURATION, pipeline_config
 from window_consumer.cli.output import INTERRUPTED, OK, explain
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.runner import runner_of
@@ -20,7 +20,7 @@ from window_consumer.spark.wire import FEATURES, load_pipeline
 @click.option(
     "--every",
     "every_s",
-    type=Duration(),
+    type=DURATION,
     default=None,
     metavar="DURATION",
     help="Repeat this often: read all available records, and print a line.",

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from window_consumer.cli.options import Duration, Time, pipeline_config
+from window_consumer.cli.options import DURATION, pipeline_config, time_param
 from window_consumer.cli.output import FOUND, OK
 from window_consumer.spark.wire import load_pipeline
 from window_consumer.trace.commands.index import (
@@ -36,18 +36,23 @@ _PLACE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(/(?P<partition>\d+)(/(?P<offset
     help="Records of a topic, one of its partitions, or the one at an offset.",
 )
 @click.option(
-    "--since", type=Duration(), metavar="DURATION", default=None, help="As long ago as this."
+    "--since", type=DURATION, metavar="DURATION", default=None, help="As long ago as this."
 )
 @click.option(
     "--from",
     "from_us",
-    type=Time(1_000_000),
+    type=time_param(1_000_000),
     metavar="TIME",
     default=None,
     help="From this time on.",
 )
 @click.option(
-    "--to", "to_us", type=Time(1_000_000), metavar="TIME", default=None, help="Before this time."
+    "--to",
+    "to_us",
+    type=time_param(1_000_000),
+    metavar="TIME",
+    default=None,
+    help="Before this time.",
 )
 @click.option("--tag", metavar="TAG", default=None, help="Records with this tag.")
 @click.option("--group", metavar="GROUP", default=None, help="Steps of this consumer group.")
