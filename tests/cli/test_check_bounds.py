@@ -15,6 +15,7 @@ from tests.golden_texts import Golden
 from window_consumer import App
 from window_consumer.app.limits.process import BASE_BYTES
 from window_consumer.cli.check import check
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 
 MIB = 2**20
 BROKERS = "kafka: {bootstrap.servers: broker-1}"
@@ -355,3 +356,21 @@ def test_how_often_a_record_can_kill_child_processes_and_what_runs_again_of_batc
     assert (found["charge"].rerun_running, found["store"].rerun_running) == (2, 200)
     text = report.as_text()
     golden("\n".join(line for line in text.splitlines() if "child process" in line))
+
+
+@pytest.mark.parametrize("delivery", DeliveryMode)
+def test_what_a_crash_does_depends_on_the_delivery(
+    tmp_path: Path, delivery: DeliveryMode, golden: Golden
+) -> None:
+    app = App("shop")
+    group: Any = {} if delivery is DeliveryMode.BROADCAST else {"group": "shop"}
+    app.handler("orders", name="charge", delivery=delivery.value, **group)(lambda _record: None)
+    file = tmp_path / "workers.yaml"
+    file.write_text("workers: {charge: {}}\n")
+    report = check(app, app.plan(file), connect=False, start_timeout=None)
+    (found,) = report.workers
+    assert found.delivery == delivery
+    assert found.warnings == ()
+    marks = (" crash", " process", " commit", " failing")
+    lines = [line for line in report.as_text().splitlines() if line.startswith("  ")]
+    golden("\n".join(line for line in lines if any(mark in line for mark in marks)))

@@ -14,6 +14,7 @@ from window_consumer.app.connect import ClusterFindings, findings_of
 from window_consumer.app.limits import RetryWait, WorkerBounds, bounds_of
 from window_consumer.app.limits.process import ProcessBounds, container_limit, process_bounds_of
 from window_consumer.config.units import brief_duration, format_duration, format_size
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.feature import CheckFindings
@@ -163,10 +164,45 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
             f"  at most {bounds.concurrency + bounds.max_abandoned} handler calls run at once,"
             f" {bounds.max_abandoned} of them given up because they do not return"
         )
+    yield from _after_a_crash(bounds)
+    yield f"  a stop takes at most {format_duration(bounds.stop_s)}"
+    yield from (f"  {line}" for line in _retries(bounds))
+    if bounds.child_deaths is not None:
+        alone, in_batch = bounds.child_deaths
+        where = f", about {in_batch} where it was in a full batch" if in_batch > alone else ""
+        yield f"  a record that kills its child process has left after {alone} such deaths{where}"
+    if bounds.delivery not in (DeliveryMode.BROADCAST, DeliveryMode.AT_MOST_ONCE):
+        fewest, most = bounds.crash_ends
+        yield (
+            f"  a record that kills the process has left after {fewest} such ends, after {most}"
+            " where a whole window ran before it; a restart counts as soon as it has begun to read"
+        )
+    yield from _calls(bounds)
     yield (
-        f"  after a crash at most {bounds.rerun_running} running records run again, and those"
-        f" that finished in the last {bounds.rerun_finished_s:.1f} s"
+        "  one record that stays open for X seconds limits its partition to"
+        f" {bounds.window_records} / X records/s (60 s: {bounds.records_per_s_beside(60):.0f}/s)"
     )
+
+
+def _after_a_crash(bounds: WorkerBounds) -> Iterator[str]:
+    if bounds.begins is not None:
+        yield f"  each process reads all partitions, at every start from {bounds.begins}"
+        return
+    if bounds.delivery is DeliveryMode.AT_MOST_ONCE:
+        yield (
+            f"  after a crash the records that its {bounds.concurrency} slots run or have queued"
+            " are lost; none runs again"
+        )
+    elif bounds.delivery is DeliveryMode.EXACTLY_ONCE:
+        yield (
+            f"  after a crash at most {bounds.rerun_running} running records run again, and those"
+            " whose transaction had not ended; who reads committed records sees no output of theirs"
+        )
+    else:
+        yield (
+            f"  after a crash at most {bounds.rerun_running} running records run again, and those"
+            f" that finished in the last {bounds.rerun_finished_s:.1f} s"
+        )
     fits = "always fits" if bounds.metadata_fits else "does NOT always fit"
     yield (
         f"  (commit metadata: at most {bounds.metadata_bytes} bytes, which {fits} the 4095 of a"
@@ -180,22 +216,6 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f" {format_duration(times.session_s)} ({times.session_from}), heartbeat"
         f" {format_duration(times.heartbeat_s)} ({times.heartbeat_from}), and the longest call of"
         f" the others, at most {format_duration(bounds.revoke_timeout_s)} (revoke_timeout)"
-    )
-    yield f"  a stop takes at most {format_duration(bounds.stop_s)}"
-    yield from (f"  {line}" for line in _retries(bounds))
-    if bounds.child_deaths is not None:
-        alone, in_batch = bounds.child_deaths
-        where = f", about {in_batch} where it was in a full batch" if in_batch > alone else ""
-        yield f"  a record that kills its child process has left after {alone} such deaths{where}"
-    fewest, most = bounds.crash_ends
-    yield (
-        f"  a record that kills the process has left after {fewest} such ends, after {most} where"
-        " a whole window ran before it; a restart counts as soon as it has begun to read"
-    )
-    yield from _calls(bounds)
-    yield (
-        "  one record that stays open for X seconds limits its partition to"
-        f" {bounds.window_records} / X records/s (60 s: {bounds.records_per_s_beside(60):.0f}/s)"
     )
 
 

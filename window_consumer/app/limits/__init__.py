@@ -19,11 +19,13 @@ from window_consumer.app.limits.warnings import (
     transaction_warnings,
 )
 from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
+from window_consumer.config.sections.broadcast import begin_kind
 from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.ttl import ttl_kind
 from window_consumer.config.units import format_percent
 from window_consumer.engine.commits.commit_metadata import MAX_BYTES, worst_case_bytes
 from window_consumer.engine.commits.commit_state import MAX_BYTES_PER_S
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.guards.backpressure import BATCH_SHARE, BUFFER_BATCHES, WAITING_CELLS
 from window_consumer.engine.guards.crash_history import most_ends
@@ -54,6 +56,10 @@ class WorkerBounds:
     """The most that one worker can hold, repeat and take, in seconds, bytes and records."""
 
     worker: str
+    delivery: DeliveryMode
+    """How often a record runs, as written in the configuration."""
+    begins: str | None
+    """Where each process begins with ``delivery: broadcast``, as written in the configuration."""
     ordering: str
     concurrency: int
     """The upper end of the range where the concurrency adapts."""
@@ -160,6 +166,8 @@ def bounds_of(
     commit_every = max(config.commit_interval_s, min(metadata, MAX_BYTES) / MAX_BYTES_PER_S)
     return WorkerBounds(
         worker=worker.name,
+        delivery=config.delivery,
+        begins=begin_kind().write(config.broadcast.from_) if config.is_broadcast else None,
         ordering=config.ordering,
         concurrency=config.slots,
         least_concurrency=rules.limit.lower if rules.limit else None,
@@ -295,6 +303,8 @@ def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Itera
 
 def _routing_warnings(worker: PlannedWorker) -> Iterator[str]:
     config = worker.config
+    if config.is_broadcast or config.delivery is DeliveryMode.AT_MOST_ONCE:
+        return  # the delivery has chosen both
     if config.otherwise != "dead_letter" and not worker.may_be_unroutable:
         yield (
             f"otherwise: {config.otherwise} has no effect: {worker.routes[-1].handler.name} has no"

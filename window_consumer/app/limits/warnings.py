@@ -26,7 +26,8 @@ def retry_warnings(worker: PlannedWorker) -> Iterator[str]:
             f"retry.on_oversize has no effect with when_spent: {retry.when_spent}: no copies are"
             " written"
         )
-    if retry.when_spent == "drop":
+    chosen = worker.config.delivery is not DeliveryMode.AT_MOST_ONCE
+    if chosen and retry.when_spent == "drop":
         yield "retry.when_spent: drop loses records that keep failing; they are only counted"
     yield from _fatal_warnings(worker)
     yield from _level_warnings(worker)
