@@ -120,6 +120,18 @@ def test_records_of_a_second_go_out_as_they_are_due(tmp_path: Path) -> None:
     assert taken(wheel, BEGIN_MS + 2000) == [0]
 
 
+def test_a_slot_that_is_loaded_ahead_lets_an_earlier_second_go_first(tmp_path: Path) -> None:
+    wheel = wheel_in(tmp_path)
+    wheel.add(record(0, BEGIN_MS + 2000))
+    assert wheel.next_ms(BEGIN_MS) == BEGIN_MS + 1500
+    assert taken(wheel, BEGIN_MS + 1600) == []
+    assert wheel.next_ms(BEGIN_MS + 1600) == BEGIN_MS + 2000
+    wheel.add(record(1, BEGIN_MS + 1700))
+    wheel.add(record(2, BEGIN_MS + 2000))
+    assert taken(wheel, BEGIN_MS + 1710) == [1]
+    assert taken(wheel, BEGIN_MS + 2010) == [0, 2]
+
+
 def test_a_second_has_fired_when_all_of_it_is_acked(tmp_path: Path) -> None:
     wheel = wheel_in(tmp_path)
     wheel.add(record(0, BEGIN_MS))

@@ -98,6 +98,16 @@ def test_a_finished_record_has_its_outcome_without_a_call() -> None:
     assert (driven.engine.counters.skipped, driven.engine.counters.processed) == (2, 3)
 
 
+def test_a_rule_is_asked_about_what_those_before_it_have_not_decided() -> None:
+    first, second = Scripted({0: "finish", 2: "finish"}), Scripted({1: "finish", 2: "drop"})
+    driven = Driven(turns=[first, second])
+    driven.deliver(*(Note(at, b"k") for at in range(5)))
+    driven.tick()
+    assert (first.asked, second.asked) == ([0, 1, 2, 3, 4], [1, 3, 4])
+    assert driven.running_offsets == [3, 4]
+    assert driven.engine.counters.skipped == 3
+
+
 def test_a_record_that_leaves_holds_its_lane_until_its_copy_is_acked() -> None:
     driven = scripted({0: "leave"}, ordering="key")
     assert driven.running_offsets == []

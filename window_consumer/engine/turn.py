@@ -97,8 +97,9 @@ class TurnRule(Observer):
     ) -> Mapping[int, Turn]:
         """Return what happens to those of these records that are not called, by index.
 
-        The records are those of one partition, in the order of their delivery. ``now`` is in
-        monotonic seconds, ``wall_ms`` the same moment in milliseconds since 1970.
+        The records are of one partition, in the order of their delivery; no rule with precedence
+        has decided about them. ``now`` is in monotonic seconds, ``wall_ms`` the same moment in
+        milliseconds since 1970.
         """
 
     def tick(self, now: float) -> None:
@@ -158,7 +159,7 @@ class Turns:
     """The rules of a worker, and what they have decided in this tick. Owner: poll thread."""
 
     rules: list[TurnRule]
-    """Those before have precedence."""
+    """Those before have precedence: others are not asked about what they have decided."""
     now: float = 0.0
     wall_ms: float = 0.0
     """The same moment in milliseconds since 1970."""
@@ -187,8 +188,13 @@ class Turns:
     def of(self, partition: Partition, messages: Sequence[Message]) -> Mapping[int, Turn]:
         """Return the turns of those records that are not called, by index."""
         found: dict[int, Turn] = {}
-        for rule in reversed(self.rules):
-            found.update(rule.turns(partition, messages, self.now, self.wall_ms))
+        for rule in self.rules:
+            if not found:
+                found.update(rule.turns(partition, messages, self.now, self.wall_ms))
+            elif open_ := [index for index in range(len(messages)) if index not in found]:
+                asked = [messages[index] for index in open_]
+                turns = rule.turns(partition, asked, self.now, self.wall_ms)
+                found.update((open_[index], turn) for index, turn in turns.items())
         return found
 
     def rotated(

@@ -155,19 +155,20 @@ class WheelPreparation:
         missing = {name: each.missing for name, each in opened.items() if each.missing}
         if not missing:
             return
-        is_missing = {name: contained_in(ranges) for name, ranges in missing.items()}
+        of = {
+            name: (contained_in(ranges), self._role_of(name.topic), opened[name].wheel)
+            for name, ranges in missing.items()
+        }
         began, count = time.monotonic(), 0
 
         def take(message: Message) -> None:
             nonlocal count
-            name, offset = TopicPartition(message.topic(), message.partition()), message.offset()
-            if not is_missing[name](offset):
-                return
-            count += 1
-            wheel = opened[name].wheel
-            record = self._admission.admit_again(self._role_of(name.topic), message)
-            if record is not None and record.second > wheel.fired:
-                wheel.add(record)
+            is_missing, role, wheel = of[TopicPartition(message.topic(), message.partition())]
+            if is_missing(message.offset()):
+                count += 1
+                record = self._admission.admit_again(role, message)
+                if record is not None and record.second > wheel.fired:
+                    wheel.add(record)
 
         spans = {name: Span(ranges[0][0], ranges[-1][1]) for name, ranges in missing.items()}
         self._reader.read(spans, take)

@@ -74,8 +74,7 @@ class WheelStore:
         copy = record.copy
         headers = [*copy.headers, (names.DELIVER_TO, copy.topic.encode())]
         origin = TopicPartition(self._source, record.first_partition)
-        record_id = dict(copy.headers)[names.ID] or b""
-        hop = Hop(record_id, origin, record.first_offset, record.timestamp)
+        hop = Hop(record.record_id, origin, record.first_offset, record.timestamp)
         contents = copy.key, copy.value, headers
         return self._copies.copy(contents, hop, record.due_ms, self._shortest, wall_ms)
 

@@ -41,12 +41,17 @@ class WaitingRecord(NamedTuple):
     offset: int
     """Its offset in the partition whose wheel it waits in."""
     copy: Copy
-    """What is delivered."""
+    """What is delivered. The id is the last header."""
     first_partition: int
     """Where the service's own topic had it first."""
     first_offset: int
     timestamp: int | None
     """The record's own time; None if it has none."""
+
+    @property
+    def record_id(self) -> bytes:
+        """The id with which it is delivered."""
+        return self.copy.headers[-1][1] or b""
 
     @property
     def second(self) -> int:
@@ -80,22 +85,24 @@ def encode(record: WaitingRecord) -> bytes:
 
 def decode(data: bytes) -> WaitingRecord:
     """Return the record in these bytes; raise DamagedError for others."""
-    _, length, due_ms, offset, first_offset, time, first_partition = _HEAD.unpack_from(data)
-    if len(data) != HEAD_BYTES + length or not _is_whole(memoryview(data)):
+    found, length, due_ms, offset, first_offset, time, first_partition = _HEAD.unpack_from(data)
+    if len(data) != HEAD_BYTES + length or crc32(data[_CHECKSUM_BYTES:]) != found:
         raise DamagedError
     name_length, key_length, value_length, count = _BODY.unpack_from(data, HEAD_BYTES)
-    at = HEAD_BYTES + _BODY.size
-    name, at = data[at : at + name_length], at + name_length
+    begin = HEAD_BYTES + _BODY.size
+    at = begin + name_length
+    topic = data[begin:at].decode()
     key, at = _content(data, at, key_length)
     value, at = _content(data, at, value_length)
-    headers = []
+    headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         text_length, content_length = _HEADER.unpack_from(data, at)
-        at += _HEADER.size
-        text, at = data[at : at + text_length], at + text_length
+        begin = at + _HEADER.size
+        at = begin + text_length
+        text = data[begin:at].decode()
         content, at = _content(data, at, content_length)
-        headers.append((text.decode(), content))
-    copy = Copy(name.decode(), None, key, value, headers)
+        headers.append((text, content))
+    copy = Copy(topic, None, key, value, headers)
     timestamp = None if time == _NONE else time
     return WaitingRecord(due_ms, offset, copy, first_partition, first_offset, timestamp)
 

@@ -1,6 +1,6 @@
 """The wheel of one partition: what waits in it, and what is due.
 
-Each second has a slot, which is a file. When its second begins, a slot is loaded: only where its
+Each second has a slot, which is a file. Just before its second begins, a slot is loaded: where its
 records are is kept, by due time. They are taken when they are due, and are done when the broker has
 acked them. A second has fired when it is over and all of its records are done: its file is deleted.
 """
@@ -24,6 +24,9 @@ SLOTS: Final = 7200
 
 HORIZON_MS: Final = SLOTS * 1000
 _STEP_MS: Final = 10
+_AHEAD_MS: Final = 500
+"""How early a slot is loaded: its second is for sending."""
+
 _LENGTH_BITS: Final = 28
 """Of a place in a file: records are smaller than 256 MiB, files than 64 GiB."""
 
@@ -46,8 +49,11 @@ class _Loaded:
 
     second: int
     steps: dict[int, _Step] = field(factory=dict)
+    count: int = 0
+    """The records of its file."""
 
     def add(self, due_ms: int, at: int, length: int) -> None:
+        self.count += 1
         step = self.steps.setdefault(due_ms % 1000 // _STEP_MS, _Step())
         step.places.append(at << _LENGTH_BITS | length)
 
@@ -117,9 +123,12 @@ class Wheel:
         second = record.second
         at, is_new = self._files.append(second, data)
         self._waiting.add(record.offset)
-        if self._loaded is not None and self._loaded.second == second:
-            self._loaded.add(record.due_ms, at, len(data))
+        loaded = self._loaded
+        if loaded is not None and loaded.second == second:
+            loaded.add(record.due_ms, at, len(data))
             return
+        if loaded is not None and second < loaded.second:
+            self._put_back(loaded)
         if is_new:
             heapq.heappush(self._seconds, second)
         self._counts[second] = self._counts.get(second, 0) + 1
@@ -152,7 +161,7 @@ class Wheel:
         found: list[WaitingRecord] = []
         while len(found) < most:
             loaded = self._load(wall_ms)
-            if loaded is None:
+            if loaded is None or wall_ms < loaded.second * 1000:
                 break
             taken = self._taken.setdefault(loaded.second, _Taken())
             for at, length in loaded.places(wall_ms):
@@ -170,16 +179,21 @@ class Wheel:
         return found
 
     def _load(self, wall_ms: float) -> _Loaded | None:
-        if self._loaded is None and self._seconds and self._seconds[0] * 1000 <= wall_ms:
-            second = heapq.heappop(self._seconds)
-            self._loaded = _Loaded(second)
-            count = 0
-            for place in self._files.load(second):
-                count += 1
-                self._loaded.add(place.due_ms, place.at, place.length)
-            if count != self._counts.pop(second):
-                raise DamagedError
+        if self._loaded is None and self._seconds:
+            second = self._seconds[0]
+            if second * 1000 <= wall_ms + _AHEAD_MS:
+                self._loaded = _Loaded(heapq.heappop(self._seconds))
+                for place in self._files.load(second):
+                    self._loaded.add(place.due_ms, place.at, place.length)
+                if self._loaded.count != self._counts.pop(second):
+                    raise DamagedError
         return self._loaded
+
+    def _put_back(self, loaded: _Loaded) -> None:
+        """Unload a slot that has not begun, as an earlier second has got its first record."""
+        self._counts[loaded.second] = loaded.count
+        heapq.heappush(self._seconds, loaded.second)
+        self._loaded = None
 
     def done(self, record: WaitingRecord) -> None:
         """Record that the broker has acked a record."""
@@ -214,10 +228,10 @@ class Wheel:
         self._files.delete(second)
 
     def next_ms(self, wall_ms: float) -> float | None:
-        """Return when the next record is due, roughly; None if none waits that was not taken."""
+        """Return when ``due`` should be called; None if none waits that was not taken."""
         if self._loaded is not None:
-            return wall_ms
-        return self._seconds[0] * 1000 if self._seconds else None
+            return max(wall_ms, self._loaded.second * 1000)
+        return self._seconds[0] * 1000 - _AHEAD_MS if self._seconds else None
 
     def delivered(self) -> Ranges:
         """Return the offsets that are done although their seconds have not fired, unless many."""

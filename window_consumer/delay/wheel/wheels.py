@@ -19,7 +19,6 @@ from window_consumer.engine.commits.delivery_guarantee import AtLeastOnce
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.partition import Partition
 from window_consumer.model.errors import PublishFailedError, WorkerStoppedError
-from window_consumer.model.headers import ID
 from window_consumer.model.offset_ranges import Ranges, united, without
 from window_consumer.model.protocols import Clock, Commit, Copy, Sink
 from window_consumer.model.record import TopicPartition
@@ -146,7 +145,7 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
                 continue
             room = min(_MOST_AT_ONCE, MOST_IN_FLIGHT - self._in_flight - len(self._failed))
             for record in _due(folder, wall_ms, room) if room > 0 else ():
-                mark = mark_of(id_text(dict(record.copy.headers)[ID] or b""))
+                mark = mark_of(id_text(record.record_id))
                 if sending.check.is_cancelled(mark, partial(int, record.due_ms)):
                     self._in_flight += 1
                     sending.answers.append((_Sent(folder, record, is_cancelled=True), None))
