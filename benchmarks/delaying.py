@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import tempfile
 import time
@@ -12,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import cattrs
@@ -26,6 +28,7 @@ from window_consumer import App
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
 from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError
+from window_consumer.runtime.replica import NUMBER
 from window_consumer.runtime.running import Running
 
 WORKER = "delay"
@@ -126,9 +129,12 @@ def run_member(
     target: str,
     levels: Sequence[str] | None,
     directory: str | None = None,
+    exact_as: str = "",
 ) -> dict[str, Any]:
-    """Run the service until it is killed: a child process."""
-    return members.serve(start(bootstrap, topic, target, levels, directory))
+    """Run the service until it is killed: a child process; exactly once as this process."""
+    os.environ[NUMBER] = exact_as
+    more = {"delivery": "exactly_once"} if exact_as else {}
+    return members.serve(start(bootstrap, topic, target, levels, directory, more))
 
 
 @contextmanager
@@ -175,13 +181,18 @@ def _service(bootstrap: str, topic: str, target: str, directory: str | None) -> 
 
 
 def start(
-    bootstrap: str, topic: str, target: str, levels: Sequence[str] | None, directory: str | None
+    bootstrap: str,
+    topic: str,
+    target: str,
+    levels: Sequence[str] | None,
+    directory: str | None,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> Running:
     """Start the delay service with its topic, one target, and these levels or those by default.
 
     With a directory, it has a wheel there.
     """
-    section: dict[str, Any] = {"to": [target], "topic": topic, "partitions": PARTITIONS}
+    section: dict[str, Any] = {"to": [target], "topic": topic, "partitions": PARTITIONS, **more}
     if levels is not None:
         section["levels"] = list(levels)
     if directory is not None:

@@ -31,7 +31,9 @@ def run_kills(topics: Topics, workload: Workload) -> Run:
         delaying.service_topics(topics) as where,
         tempfile.TemporaryDirectory(prefix="wc-bench-") as folder,
         delaying.wheel_directory(workload) as wheels,
-        members.started(_command(where, wheels), Path(folder)) as group_members,
+        members.started(
+            _command(where, wheels, exact=workload.exact), Path(folder)
+        ) as group_members,
         ThreadPoolExecutor(1) as pool,
     ):
         due_ms = delaying.sent_evenly(spec.records, _SENT_S, _FARTHEST_S)
@@ -56,13 +58,19 @@ def run_kills(topics: Topics, workload: Workload) -> Run:
     )
 
 
-def _command(where: delaying.Place, wheels: str | None) -> Callable[[str, Path], Sequence[str]]:
+def _command(
+    where: delaying.Place, wheels: str | None, *, exact: bool
+) -> Callable[[str, Path], Sequence[str]]:
     """Return what starts a member, which finds no files of others."""
 
     def command(name: str, _file: Path) -> Sequence[str]:
         directory = wheels and f"{wheels}/{name}"
         return children.command(
-            "delay_member", **where._asdict(), levels=delaying.LEVELS, directory=directory
+            "delay_member",
+            **where._asdict(),
+            levels=delaying.LEVELS,
+            directory=directory,
+            exact_as=name if exact else "",
         )
 
     return command

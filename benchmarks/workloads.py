@@ -140,6 +140,8 @@ class Workload:
     """How many ids the table of ``once`` holds before it begins."""
     store: Store = "levels"
     """Where delayed records wait."""
+    exact: bool = False
+    """The delay service delivers exactly once."""
     memory: str = "256MiB"
     lasts_s: float = 0.0
     """How long records keep coming in; 0: they are all there at the start."""
@@ -210,7 +212,7 @@ def _exact(name: str, how: str, store: Store) -> Workload:
     )
 
 
-def _delay_kills(name: str, how: str, store: Store) -> Workload:
+def _delay_kills(name: str, how: str, store: Store, *, exact: bool = False) -> Workload:
     return Workload(
         name,
         "40,000 records are delivered or cancelled within two minutes, with 5 kills and 2"
@@ -218,10 +220,12 @@ def _delay_kills(name: str, how: str, store: Store) -> Workload:
         TopicSpec(records=40_000),
         work="delay-kills",
         store=store,
+        exact=exact,
         kills=5,
         floors=(
             Floor("early", 0, at_most=True, is_guarantee=True),
             Floor("cancelled_delivered", 0, at_most=True, is_guarantee=True),
+            *([Floor("twice", 0, at_most=True, is_guarantee=True)] if exact else []),
         ),
         runs=1,
     )
@@ -526,6 +530,7 @@ _ALL = (
         floors=(Floor("records_per_s", 20_000),),
     ),
     _delay_kills("delay-kills", "over levels", "levels"),
+    _delay_kills("delay-kills-eos", "with delivery: exactly_once", "levels", exact=True),
     _delay_kills("delay-kills-wheel", "from wheels, each member with files of its own", "wheel"),
     Workload(
         "delay-pending",

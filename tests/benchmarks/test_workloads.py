@@ -172,6 +172,7 @@ PROMISED = {
     "delay-exact-wheel": {"early": 0, "p99_lateness_ms": 200, "max_lateness_ms": 1_000},
     "delay-forward": {"records_per_s": 20_000},
     "delay-kills": {"early": 0, "cancelled_delivered": 0},
+    "delay-kills-eos": {"early": 0, "cancelled_delivered": 0, "twice": 0},
     "delay-kills-wheel": {"early": 0, "cancelled_delivered": 0},
     "delay-wheel": {"early": 0, "late_s": 1, "waiting_rss_mb": 64},
     "eos": {"at_least_once": 0.6, "visible_p99_ms": 300},

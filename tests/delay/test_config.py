@@ -41,6 +41,12 @@ def loaded(tmp_path: Path) -> Callable[[str], LoadedConfig]:
         ("delay:\n  to: [orders]\n  max: 30\n", "delay.max", 4),
         ("delay:\n  to: [orders]\n  partitions: 0\n", "delay.partitions", 4),
         ("delay:\n  to: [orders]\n  topics: x\n", "delay.topics", 4),
+        ("delay:\n  to: [orders]\n  delivery: at_most_once\n", "delay.delivery", 4),
+        (
+            "delay:\n  to: [o]\n  store: wheel\n  directory: d\n  delivery: exactly_once\n",
+            "delay.delivery",
+            6,
+        ),
         (
             "delay:\n  to: [orders]\nworkers:\n  delay: {topics: [a], group: b}\n",
             "workers.delay",

@@ -13,6 +13,7 @@ from window_consumer.config.names import wrong_name
 from window_consumer.config.options import about
 from window_consumer.config.problems import Problem
 from window_consumer.config.sections.worker import OwnTopics
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.model.produce import CANCEL_SUFFIX
 from window_consumer.plan.built_in_workers import DELAY
 from window_consumer.plan.ladder_topics import LadderNames
@@ -78,6 +79,15 @@ class DelayConfig:
             " levels first.",
             kind=kinds.choice("levels", "wheel"),
             reason="needs no disk; a wheel suits many odd delays",
+        ),
+    )
+    delivery: Literal["at_least_once", "exactly_once"] = field(
+        default="at_least_once",
+        metadata=about(
+            "at_least_once: a crash may deliver records twice. exactly_once: readers of committed "
+            "records see each once, see exactly-once.md.",
+            kind=kinds.choice("at_least_once", "exactly_once"),
+            reason="transactions delay a delivery by up to 100 ms, and need stable names of hosts",
         ),
     )
     directory: str | None = field(
@@ -147,6 +157,7 @@ class DelayConfig:
             own_topics=OwnTopics(f"{self.topic}.{{delay}}", f"{self.topic}.dlq", self.partitions),
             group=self.group or self.topic,
             concurrency=_SLOTS,
+            delivery=DeliveryMode(self.delivery),
             retry=RetryConfig(levels=self.levels, on_failure="overtake"),
             # A failure says nothing about records for other targets.
             breaker=BreakerConfig(enabled=False),
@@ -165,6 +176,9 @@ def conflicts(section: DelayConfig, given: Collection[str]) -> Iterator[Problem]
     if section.store == "wheel" and section.precision == "level":
         message = "needs store: levels; a wheel delivers each record when it is due"
         yield Problem(("precision",), message)
+    if section.store == "wheel" and section.delivery == "exactly_once":
+        message = "is exactly_once, which needs store: levels: files are in no transaction"
+        yield Problem(("delivery",), message)
     if section.store == "wheel" and section.directory is None:
         message = "is missing: the wheel's files, as in directory: /var/cache/shop/delay"
         yield Problem(("directory",), message)

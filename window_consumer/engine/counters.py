@@ -64,6 +64,11 @@ class Counters(_OutcomeCounters):
     commits_s: float = 0.0
     """Total seconds from sending those commits to their acks."""
     commit_failures: int = 0
+    transactions: int = 0
+    """Committed transactions."""
+    transactions_s: float = 0.0
+    """Total seconds from freezing those transactions to their ends."""
+    transactions_aborted: int = 0
 
     @property
     def finished(self) -> int:

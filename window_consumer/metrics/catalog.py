@@ -208,6 +208,24 @@ METRICS: tuple[Metric, ...] = (
         lambda did: did.commits_s,
     ),
     _count(
+        "transactions",
+        "{transaction}",
+        "Committed transactions, with delivery: exactly_once.",
+        lambda did: did.transactions,
+    ),
+    _count(
+        "transactions.aborted",
+        "{transaction}",
+        "Transactions whose results and offsets are not visible; their records run again.",
+        lambda did: did.transactions_aborted,
+    ),
+    _count(
+        "transactions.waited",
+        "s",
+        "From freezing transactions to their commits, all together. Results wait so long.",
+        lambda did: did.transactions_s,
+    ),
+    _count(
         "rebalances",
         "{time}",
         "How often partitions were given to the worker, or taken from it.",

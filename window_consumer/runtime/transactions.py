@@ -217,6 +217,7 @@ class TransactionOutlet:
     """Outputs are written; otherwise they wait for the next transaction."""
     _ending: TransactionEnd | None = field(default=None, init=False)
     """The transaction that is being ended."""
+    _frozen_at: float = field(default=0.0, init=False)
     _pending: list[Commit] = field(factory=list, init=False)
     """Commits for the next transaction, which has not begun."""
     _waiting: deque[Sent] = field(factory=deque, init=False)
@@ -305,20 +306,25 @@ class TransactionOutlet:
 
     def _end(self, ending: TransactionEnd) -> None:
         self._is_open, self._ending = False, ending
+        self._frozen_at = self._clock.now()
         self._ends.end(ending)
 
     def _on_ended(self, ended: TransactionEnd) -> None:
         self._is_open, self._ending = True, None
         self._written = self._written_bytes = 0
+        counters = self._engine.counters
         if ended.error is None:
             self._failures.clear()
             if ended.commits:
+                counters.transactions += 1
+                counters.transactions_s += self._clock.now() - self._frozen_at
                 results = dict.fromkeys(each.name for each in ended.commits)
                 self._listener.on_committed(results)
             pending, self._pending = self._pending, []
             if pending:
                 self._freeze(pending)
             return
+        counters.transactions_aborted += 1
         self._remember_refusals()
         self._pending.clear()
         waiting, self._waiting = self._waiting, deque()
