@@ -28,7 +28,7 @@ from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.feature import CopyTarget
 from window_consumer.plan.feature_list import FeatureList
-from window_consumer.plan.topics.command_topics import CommandTopics
+from window_consumer.plan.topics.command_topics import CommandTopics, refuse_broadcast
 from window_consumer.plan.topics.patterns import matching_topics
 from window_consumer.runtime.worker import SystemClock
 
@@ -159,9 +159,12 @@ def redrive_jobs(
     for name in workers:
         if name not in known:
             raise UsageError(f"--worker {name}: there is none; there are {', '.join(known)}")
+        refuse_broadcast(loaded, known[name])
     jobs, seen = [], set()
     for name in workers or known:
         worker = known[name]
+        if worker.is_broadcast:
+            continue
         clients = Clients.connect(loaded, worker, oauth_token, timeout_s)
         search = TopicSearch(
             loaded, worker, clients.cluster, to_source=request.to_source, dry=request.dry_run

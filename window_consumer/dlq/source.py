@@ -20,6 +20,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.loading import load_without_handlers
+from window_consumer.plan.topics.command_topics import refuse_broadcast
 
 
 @frozen
@@ -67,6 +68,8 @@ class DeadLetterSource:
                     f"--worker {name}: there is no such worker; there are"
                     f" {', '.join(sorted(known))}"
                 )
+            refuse_broadcast(loaded, known[name])
+        known = {name: worker for name, worker in known.items() if not worker.is_broadcast}
         chosen = [worker for name, worker in known.items() if not workers or name in workers]
         return cls(
             tuple(_place_of(loaded.config, worker) for worker in chosen),
@@ -112,7 +115,8 @@ class DeadLetterSource:
         if config is None:
             return {}
         mine = {worker.dlq_topic(topic, config.topics): topic for topic in worker.topics}
-        others = [each for each in config.workers.values() if each.group != worker.group]
+        with_groups = [each for each in config.workers.values() if each.group]
+        others = [each for each in with_groups if each.group != worker.group]
         theirs = {each.dlq_topic(topic, config.topics) for each in others for topic in each.topics}
         closer = [_form(each, config) for each in others if len(each.group) > len(worker.group)]
         found = {name: mine[name] for name in names if name in mine}

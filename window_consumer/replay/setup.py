@@ -13,17 +13,18 @@ from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import MissingTopicError, UsageError
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.ladder_topics import DEFAULT_MAX_MESSAGE_BYTES, Model, new_entry
-from window_consumer.plan.topics.command_topics import CommandTopics
+from window_consumer.plan.topics.command_topics import CommandTopics, refuse_broadcast
 from window_consumer.plan.topics.patterns import matching_topics
 from window_consumer.replay.job import ReplayJob, ReplayRequest, new_run
 from window_consumer.replay.ranges import WantedIds
 
 
 def worker_of(loaded: LoadedConfig, name: str) -> WorkerConfig:
-    """Return a worker of the configuration; raise UsageError for an unknown name."""
+    """Return a worker of the configuration; raise UsageError for an unknown or groupless one."""
     known = loaded.config.workers
     if name not in known:
         raise UsageError(f"--worker {name}: there is none; there are {', '.join(sorted(known))}")
+    refuse_broadcast(loaded, known[name])
     return known[name]
 
 

@@ -14,12 +14,23 @@ from window_consumer.model.errors import (
     BrokerUnavailableError,
     MissingTopicError,
     NotPermittedError,
+    UsageError,
     WindowConsumerError,
 )
 from window_consumer.plan.ladder_topics import SEE_PLAN
 from window_consumer.plan.topics.copy_topics import missing_right
 
 _APPEARS_S = 10.0
+
+
+def refuse_broadcast(loaded: LoadedConfig, worker: WorkerConfig) -> None:
+    """Raise UsageError for a worker of a command whose processes read everything by themselves."""
+    if worker.is_broadcast:
+        where = loaded.where(("workers", worker.name, "delivery"))
+        raise UsageError(
+            f"--worker {worker.name}: its delivery is broadcast ({where}): it has neither a group"
+            " nor retry topics nor dead letters, and each start begins by broadcast.from"
+        )
 
 
 @frozen

@@ -6,6 +6,7 @@ from math import inf
 
 from attrs import evolve, frozen
 
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.retry.copy_record import CopyOrigin
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -97,9 +98,13 @@ def choose(
 
 
 def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> PlannedWorker:
-    """Return the worker as it runs in a task: local retries only, threads in one process."""
+    """Return the worker as it runs in a task: local retries only, threads in one process.
+
+    A task that fails runs its chunk again, so it is at least once whatever the worker is.
+    """
     config = evolve(
         worker.config,
+        delivery=DeliveryMode.AT_LEAST_ONCE,
         topics=(topic,),
         patterns=(),
         pool=DEFAULT.name,

@@ -1,0 +1,67 @@
+"""What commands say about broadcast workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands import Commands
+from tests.golden_texts import Golden
+
+APP = """
+from window_consumer import App, Record
+
+app = App("prices")
+
+@app.handler("prices", ordering="key")
+def update(record: Record) -> None:
+    pass
+"""
+
+CONFIG = """
+kafka: {bootstrap.servers: 127.0.0.1:1}
+workers:
+  update: {topics: [prices], delivery: broadcast, broadcast: {from: 15m}}
+"""
+
+
+@pytest.fixture
+def shop(commands: Commands) -> Commands:
+    commands.application(APP)
+    commands.configure(CONFIG)
+    return commands
+
+
+def test_check_says_that_each_process_reads_everything(shop: Commands) -> None:
+    ended = shop.run("check", "shop:app", "--json")
+    assert ended.code == 0
+    bounds = ended.json["workers"]["update"]
+    assert ("15m" in bounds["begins"], bounds["when_spent"]) == (True, "stop")
+    assert bounds["warnings"] == []
+    said = shop.run("check", "shop:app").out
+    assert "15m" in said
+    assert "session" not in said
+
+
+def test_topics_plan_needs_neither_a_group_nor_topics_for_copies(shop: Commands) -> None:
+    said = shop.run("topics", "plan", "--partitions", "2", "--replication-factor", "1").out
+    assert "--topic prices" in said
+    assert "--group" not in said
+    assert "kafka-topics.sh" not in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dlq", "list"),
+        ("dlq", "redrive", "--dry-run"),
+        ("replay", "--from", "2024-01-01"),
+        ("rewind", "--to", "2024-01-01"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_commands_about_groups_and_dead_letters_refuse_it(
+    shop: Commands, command: tuple[str, ...], golden: Golden
+) -> None:
+    ended = shop.run(*command, "--worker", "update")
+    assert ended.code == 2
+    golden(ended.err.splitlines()[-1])
