@@ -283,7 +283,7 @@ def grace_period_s(stop_s: float) -> int:
 
 def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
     config = worker.config
-    if metadata > MAX_BYTES:
+    if metadata > MAX_BYTES and not config.is_broadcast:
         yield (
             f"window: {window} records can need {metadata} bytes of commit metadata, a commit"
             f" takes {MAX_BYTES}: after a crash finished records may run again, and intake pauses"
@@ -334,7 +334,7 @@ def _stall_warnings(worker: PlannedWorker, window: int) -> Iterator[str]:
 
 def _kafka_warnings(worker: PlannedWorker, times: GroupTimes) -> Iterator[str]:
     config, consumer = worker.config, worker.consumer
-    if "group.instance.id" in consumer:
+    if "group.instance.id" in consumer and not config.is_broadcast:
         yield (
             "kafka.group.instance.id: a static member does not leave at its stop: its partitions"
             f" wait for the session to time out ({times.session_s:g} s) or for its return"
