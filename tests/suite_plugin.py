@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -26,8 +26,12 @@ TAKES_S = {
     "tests/architecture/test_docstrings.py": 3,
     "tests/backfill/test_backlog.py": 85,
     "tests/backfill/test_killed.py": 95,
+    "tests/benchmarks/test_breaker_rehearsals.py": 60,
     "tests/benchmarks/test_runs.py": 105,
+    "tests/cli/test_doctor.py": 50,
     "tests/database/test_bad_days.py": 30,
+    "tests/delay/test_refusing_targets.py": 70,
+    "tests/delay/test_wheel_service.py": 60,
     "tests/database/test_once.py": 30,
     "tests/docs/test_shop.py": 30,
     "tests/integration/test_broker_trouble.py": 140,
@@ -44,23 +48,23 @@ TAKES_S = {
     "tests/kafka/test_lifeline.py": 40,
     "tests/kafka/test_oauth.py": 60,
     "tests/kafka/test_real_kafka.py": 70,
-    "tests/model/test_traceparent.py": 2,
+    "tests/new_failures/test_versions.py": 50,
     "tests/pipeline/test_audit_of_a_shop.py": 115,
-    "tests/pipeline/test_bad_days.py": 240,
+    "tests/pipeline/test_bad_days.py": 180,
     "tests/pipeline/test_dead_letter_report.py": 45,
     "tests/pipeline/test_dead_letters_end_to_end.py": 30,
     "tests/pipeline/test_forgetting.py": 100,
     "tests/pipeline/test_jobs.py": 350,
-    "tests/pipeline/test_kills.py": 160,
+    "tests/pipeline/test_kills.py": 110,
     "tests/pipeline/test_maintenance.py": 130,
     "tests/pipeline/test_standalone.py": 420,
     "tests/runtime/test_process_pool.py": 45,
     "tests/simulation/test_redrives.py": 40,
-    "tests/simulation/test_simulator.py": 370,
+    "tests/simulation/test_simulator.py": 300,
 }
-"""Seconds of files whose tests do not take about half a second each; roughly, for the order."""
+"""Seconds of files whose tests take longer or shorter than usual; roughly, for the order."""
 
-USUAL_S = 0.5
+USUAL_S, KAFKA_S = 0.5, 3.0
 
 
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
@@ -130,9 +134,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort files by how long they take."""
-    tests = Counter(map(file_of, items))
-    takes_s = {file: TAKES_S.get(file, count * USUAL_S) for file, count in tests.items()}
-    items.sort(key=lambda item: -takes_s[file_of(item)])
+    usual_s: defaultdict[str, float] = defaultdict(float)
+    for item in items:
+        usual_s[file_of(item)] += KAFKA_S if item.get_closest_marker("kafka") else USUAL_S
+    items.sort(key=lambda item: -TAKES_S.get(file_of(item), usual_s[file_of(item)]))
 
 
 def files_marked(root: Path, mark: str) -> list[str]:

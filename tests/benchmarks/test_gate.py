@@ -100,11 +100,11 @@ def test_the_short_form_is_a_part_of_ci() -> None:
 
 def test_an_unknown_name_is_wrong_usage(golden: Golden) -> None:
     done = benchmarks("gate", "noop-keys")
-    assert done.returncode == 2
-    golden(done.stderr)
+    assert done.code == 2
+    golden(done.err)
 
 
 def test_the_short_form_takes_no_names(golden: Golden) -> None:
     done = benchmarks("gate", "--short", "noop-key")
-    assert done.returncode == 2
-    golden(done.stderr)
+    assert done.code == 2
+    golden(done.err)

@@ -204,8 +204,8 @@ def peers(*arguments: str) -> Any:
 class TestCommand:
     def test_it_lists_peers_and_workloads(self) -> None:
         done = benchmarks("peers", "--list")
-        assert done.returncode == 0
-        assert {"window-key", "parallel-consumer-key", "zipf"} <= set(done.stdout.split())
+        assert done.code == 0
+        assert {"window-key", "parallel-consumer-key", "zipf"} <= set(done.out.split())
 
     def test_an_unknown_peer_is_wrong_usage_and_the_nearest_one_is_named(self) -> None:
         reported = "there is no peer 'windw-partition'; did you mean window-partition?"
