@@ -10,6 +10,7 @@ from typing import Any
 import cattrs
 
 from benchmarks import (
+    at_most_once,
     bare_loop,
     broadcast,
     delaying,
@@ -82,6 +83,8 @@ def _outbox_relay(**given: Any) -> Any:
 
 
 PARTS: Mapping[str, Callable[..., Any]] = {
+    "at_most_once": at_most_once.handle_all,
+    "at_most_once_member": at_most_once.run_member,
     "audit_counts": _audit,
     "audit_table": _audit_table,
     "backfill": _backfill,

@@ -65,7 +65,7 @@ def planned(  # noqa: PLR0913 - a run's where and what
         **keys,
     }
     worker = {key: value for key, value in worker.items() if value is not None}
-    if workload.ordering != "unordered":
+    if workload.ordering != "unordered" and worker.get("retry"):
         worker["retry"].setdefault("on_failure", "overtake")
     set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)

@@ -13,6 +13,7 @@ import cattrs
 from attrs import asdict, evolve, field, frozen
 
 from benchmarks import (
+    at_most_once,
     broadcast,
     children,
     delaying,
@@ -58,6 +59,7 @@ _WITH_TOPICS_OF_THEIR_OWN = {
     **sharing.RUNS,
     **transactions.RUNS,
     **broadcast.RUNS,
+    **at_most_once.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 

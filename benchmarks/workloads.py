@@ -52,6 +52,8 @@ Work = Literal[
     "outbox-kills",
     "eos",
     "eos-kills",
+    "amo",
+    "amo-kills",
 ]
 Store = Literal["levels", "wheel"]
 Baseline = Literal[
@@ -708,6 +710,29 @@ _ALL = (
         kills=20,
         runs=1,
         floors=(Floor("twice", 0, at_most=True, is_guarantee=True),),
+    ),
+    Workload(
+        "amo",
+        "no-op handler with at_most_once, in turn with at_least_once; then 30,000 calls of 10 ms",
+        TopicSpec(records=1_000_000),
+        work="amo",
+        floors=(Floor("at_least_once", 0.3), Floor("at_least_once_10ms", 0.9)),
+    ),
+    Workload(
+        "amo-kills",
+        "90,000 calls of 50 ms with at_most_once, by members that are killed 20 times with -9, with"
+        " 5 rebalances",
+        TopicSpec(records=90_000, keys=10_000),
+        work="amo-kills",
+        ordering="key",
+        wait_s=0.05,
+        kills=20,
+        runs=1,
+        floors=(
+            Floor("twice", 0, at_most=True, is_guarantee=True),
+            Floor("lost_per_kill", 32, at_most=True, is_guarantee=True),
+            Floor("lost_without_kill", 0, at_most=True, is_guarantee=True),
+        ),
     ),
 )
 

@@ -152,10 +152,9 @@ class Shop:
     def _config(self, kafka: Mapping[str, Any], worker: Mapping[str, Any]) -> Mapping[str, Any]:
         source = {} if "patterns" in worker else {"topics": [self.topic]}
         ours = {"group": self.group, "commit_interval": "100ms", "stop_timeout": "5s", **source}
-        return {
-            "kafka": dict(self.client),
-            "workers": {"work": {**ours, "kafka": dict(kafka), **worker}},
-        }
+        merged = {**ours, "kafka": dict(kafka), **worker}
+        given = {key: value for key, value in merged.items() if value is not None}
+        return {"kafka": dict(self.client), "workers": {"work": given}}
 
     def _handle(self, record: Record) -> object:
         with self.noted(record):

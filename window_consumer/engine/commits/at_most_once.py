@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
 
+from attrs import frozen
+
 from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.engine.commits.delivery_guarantee import DeliveryGuarantee
 from window_consumer.engine.counters import Counters
@@ -87,8 +89,8 @@ class AtMostOnce(DeliveryGuarantee):
         super().__init__(partitions, counters, wake)
         self._waiting: dict[Partition, list[Slice]] = {}
         """Slices that no commit in flight covers."""
-        self._asked: dict[Partition, list[Slice]] = {}
-        """Slices that the commit in flight covers."""
+        self._asked: dict[Partition, list[_Asked]] = {}
+        """Slices whose records the commit in flight covers."""
         self._ready: list[Slice] = []
 
     def window(self, next_offset: int, cells: int, cell_records: int) -> Window:
@@ -135,9 +137,11 @@ class AtMostOnce(DeliveryGuarantee):
         """Take a snapshot that counts the records of waiting slices as finished."""
         commit = super().commit(partition, now, clean=clean)
         if commit is not None:
-            self._asked[partition] = self._waiting.pop(partition, [])
+            waiting = self._waiting.pop(partition, ())
+            self._asked[partition] = [_Asked(each, each.seqs) for each in waiting]
         elif partition.commit.is_complete:  # the broker has it already
-            self._start(self._waiting.pop(partition, ()), now)
+            for each in self._waiting.pop(partition, ()):
+                self._start(_Asked(each, each.seqs), now)
         return commit
 
     def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
@@ -152,20 +156,24 @@ class AtMostOnce(DeliveryGuarantee):
 
     def acked(self, partition: Partition, commit: Commit) -> None:
         """Let the slices go whose records the commit has."""
-        asked = self._asked.pop(partition, [])
-        if not partition.commit.is_complete:
-            asked = self._without_missing(partition, commit, asked)
-        self._start(asked, partition.commit.sent_at)
+        is_complete = partition.commit.is_complete
+        for asked in self._asked.pop(partition, ()):
+            if is_complete or _has_all(commit, partition, asked.seqs):
+                self._start(asked, partition.commit.sent_at)
+            else:
+                self._waiting.setdefault(partition, []).append(asked.slice_)
+                partition.commit.changed = True
 
     def refused(self, partition: Partition) -> None:
         """Ask again for the slices of a commit that was refused."""
-        asked = self._asked.pop(partition, [])
+        asked = [each.slice_ for each in self._asked.pop(partition, ())]
         if asked:
             self._waiting[partition] = [*asked, *self._waiting.get(partition, ())]
 
     def unstarted(self, partition: Partition, slices: Sequence[Slice]) -> list[Slice]:
         """Return the slices whose records have not been committed for sure."""
-        held = {*self._waiting.get(partition, ()), *self._asked.get(partition, ())}
+        asked = (each.slice_ for each in self._asked.get(partition, ()))
+        held = {*self._waiting.get(partition, ()), *asked}
         return [each for each in slices if each in held]
 
     def revoking(self, partition: Partition) -> None:
@@ -182,7 +190,8 @@ class AtMostOnce(DeliveryGuarantee):
 
     def released(self, partition: Partition) -> None:
         """Let emptied slices go out, so that they come back."""
-        self._ready += [*self._asked.pop(partition, ()), *self._waiting.pop(partition, ())]
+        self._ready += [each.slice_ for each in self._asked.pop(partition, ())]
+        self._ready += self._waiting.pop(partition, ())
 
     def is_draining(self, partition: Partition) -> bool:
         """Return whether committed records of a revoked partition wait to start."""
@@ -194,31 +203,29 @@ class AtMostOnce(DeliveryGuarantee):
         """Return whether a record without an outcome is lost with its partition."""
         return _window(partition).is_lost(seq)
 
-    def _start(self, slices: Iterable[Slice], now: float) -> None:
-        for slice_ in slices:
-            if slice_.messages:
-                _window(slice_.partition).commit(slice_.seqs, now)
-            self._ready.append(slice_)
+    def _start(self, asked: _Asked, now: float) -> None:
+        """Let a slice go; records that it no longer has may start later without a commit."""
+        _window(asked.slice_.partition).commit(asked.seqs, now)
+        self._ready.append(asked.slice_)
 
-    def _without_missing(
-        self, partition: Partition, commit: Commit, asked: Sequence[Slice]
-    ) -> list[Slice]:
-        """Return the slices that an incomplete commit has; the others wait for another one."""
-        note = decode(commit.metadata)
-        ranges = () if note is None else note.finished
-        there: list[Slice] = []
-        for slice_ in asked:
-            offsets = [message.offset() for message in slice_.messages]
-            has_all = all(
-                offset < commit.next_offset or any(offset in each for each in ranges)
-                for offset in offsets
-            )
-            if has_all:
-                there.append(slice_)
-            else:
-                self._waiting.setdefault(partition, []).append(slice_)
-                partition.commit.changed = True
-        return there
+
+@frozen
+class _Asked:
+    """A slice, and what it had when the commit was made: it may have given records back since."""
+
+    slice_: Slice
+    seqs: Sequence[int]
+
+
+def _has_all(commit: Commit, partition: Partition, seqs: Sequence[int]) -> bool:
+    """Return whether an incomplete commit has these records."""
+    note = decode(commit.metadata)
+    ranges = () if note is None else note.finished
+    offset_of = partition.window.offsets.offset_of
+    return all(
+        offset < commit.next_offset or any(offset in each for each in ranges)
+        for offset in map(offset_of, seqs)
+    )
 
 
 def _window(partition: Partition) -> CommittedWindow:
