@@ -38,6 +38,8 @@ OWN_FIGURES = {
     "early",
     "at_least_once",
     "at_least_once_10ms",
+    "lost_per_kill",
+    "lost_without_kill",
     "visible_p99_ms",
     "ready",
     "small_p99_ratio",
