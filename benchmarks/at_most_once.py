@@ -28,7 +28,7 @@ from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
 REBALANCES: Final = 5
 _EVERY_S: Final = 6.0
 """Between two kills: about as long as the group needs to notice one."""
-_END_S: Final = 180.0
+_END_S: Final = 600.0
 _BEFORE: Final = 21
 """So many called records before a lost one say when it was its turn: single ones are called late,
 as their key was busy or another member had to take over."""

@@ -19,7 +19,7 @@ from window_consumer.engine.scheduling.slices import Slice
 ONE_CALL = spent_after(1, when_spent="drop", is_final=True)
 
 STEPS = ("read", "read", "read", "step", "step", "call", "fail", "answer", "answer")
-DISTURBANCES = ("refuse", "revoke", "hurry", "crash", "take back")
+DISTURBANCES = ("refuse", "revoke", "hurry", "crash", "pause")
 
 
 class Disturbed(Guaranteed):
@@ -78,7 +78,7 @@ class Disturbed(Guaranteed):
             self.finish(slice_)  # too late: it changes nothing
         self.begin_again(NAMES)
 
-    def take_back(self) -> None:
+    def pause(self) -> None:
         """Pause and resume the worker, which takes unstarted records back."""
         self.engine.on_halted(None, self.now, halted=True)
         self.step()
@@ -107,7 +107,7 @@ def run(
                 driven.begin_call(number)
                 driven.crash()
             case _:
-                driven.take_back()
+                driven.pause()
     driven.settle()
     return driven
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_members_that_come_and_go_call_each_record_once(shop: ShopOn, protocol: 
 
     orders.behave = behave
     orders.produce(range(RECORDS), keys=30)
-    settings = {
+    settings: dict[str, Any] = {
         "kafka": protocol_settings(protocol),
         "delivery": "at_most_once",
         "ordering": "key",
