@@ -43,7 +43,7 @@ class Disturbed(Guaranteed):
             found |= {(name, at) for each in finished for at in each}
         return found
 
-    def crash(self) -> None:
+    def end_process(self) -> None:
         missing = self.covered() - self.calls.keys() - self.lost - self.killed
         assert len(missing) <= self.engine.dispatcher.records_out + self.given_back()
         self.killed |= missing
@@ -105,7 +105,7 @@ def run(
                 driven.revoke(patience=100 if how == "revoke" else 0)
             case "crash":
                 driven.begin_call(number)
-                driven.crash()
+                driven.end_process()
             case _:
                 driven.pause()
     driven.settle()
