@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -16,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
 from tests.commands import kafka_of
+from tests.integration.access import Access
 from tests.integration.members import wait_until
 from window_consumer import App, Record
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
@@ -180,3 +183,25 @@ children_app = App("prices")
 @children_app.handler("prices")
 def fill(record: Record) -> None:
     """Do nothing."""
+
+
+def test_reading_and_describing_the_topic_is_all_that_must_be_permitted(
+    kafka: RealKafka,
+    make_topic: Callable[..., str],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = make_topic("prices", 2)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    Access(admin, "alice").grant("topic", topic, "READ", "DESCRIBE")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, b"value", partition=1)
+    producer.flush(WAIT_S)
+    replica = Replica(topic)
+    secret = {"sasl.password": kafka.passwords["alice"], "fetch.wait.max.ms": 10}
+    settings = {**kafka.sasl_settings("alice"), **secret}
+    with replica.start(tmp_path / "workers.yaml", settings) as running:
+        wait_until(lambda: is_ready(running), WAIT_S, "it is ready")
+        time.sleep(2.0)  # the client asks for the group's coordinator in the background
+        assert replica.handled == [(1, 0)]
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []

@@ -107,6 +107,10 @@ class ManualAssignment(Subscription):
         self._connection.assignment.continue_from(lost.assignment)
         lost.close(_CLOSE_LOST_S)
 
+    def concerns(self, error: KafkaError) -> bool:
+        """Ignore that no group is permitted: the client looks for its coordinator all the same."""
+        return bool(error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED)
+
     def on_fatal(self, error: KafkaError) -> None:
         """Raise: a client outside of groups has no error that waiting or a new client heals."""
         what = f"worker {self._needs.worker}"

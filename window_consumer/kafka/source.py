@@ -130,7 +130,7 @@ class KafkaSource:
         listener = self._subscription.listener
         if errors.is_fatal(error):
             self._subscription.on_fatal(errors.behind_fatal(error))
-        elif listener is None:
+        elif listener is None or not self._subscription.concerns(error):
             return
         elif name is not None and errors.is_out_of_range(error):
             listener.on_out_of_range(name)

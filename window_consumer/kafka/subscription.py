@@ -80,6 +80,11 @@ class Subscription(ABC):
     def on_fatal(self, error: KafkaError) -> None:
         """Continue with a new client if that can help; raise otherwise."""
 
+    def concerns(self, error: KafkaError) -> bool:
+        """Return whether an error of the client matters here."""
+        del error
+        return True
+
     def raise_raised(self) -> None:  # noqa: B027 - most have no callbacks
         """Raise what the listener raised within a callback of the client."""
 
