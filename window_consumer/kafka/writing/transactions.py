@@ -60,11 +60,13 @@ class KafkaTransactions:
         self._began_at = 0.0
         """When the first record of this transaction was written; 0 before."""
         self._fenced_at = float("-inf")
+        self._acked: list[Delivery] = []
+        """Of the records that the brokers have, and that no reader sees yet."""
 
     # ---- the thread that writes
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        """Write a copy into the open transaction; ``on_delivery`` gets the broker's answer.
+        """Write a copy into the open transaction; ``on_delivery`` gets None once it is committed.
 
         Raises WrongProcessError in a fork.
         """
@@ -75,7 +77,7 @@ class KafkaTransactions:
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is None:
-                on_delivery(None)
+                self._acked.append(on_delivery)
                 return
             self._failed = self._failed or error
             failure = errors.publish_failure(error, topic)
@@ -115,6 +117,7 @@ class KafkaTransactions:
         """Begin a transaction, see ``TransactionControl``."""
         if self._is_open:
             return
+        self._answer(PublishFailedError("its transaction was aborted"))
         if self._too_large is not None:
             self._make_batches_smaller(self._too_large)
         try:
@@ -159,11 +162,17 @@ class KafkaTransactions:
             if not is_cancelled():
                 retried(lambda wait: client.send_offsets_to_transaction(offsets, member, wait))
                 retried(client.commit_transaction)
+                self._answer(None)
                 return
         except KafkaException as exception:
             self._fail(client, exception)
         self._abort(client)
         raise NotCommittedError("it took longer than the partitions were ours")
+
+    def _answer(self, error: PublishFailedError | None) -> None:
+        acked, self._acked = self._acked, []
+        for on_delivery in acked:
+            on_delivery(error)
 
     def _flush(self, client: SendingClient) -> None:
         """Wait until all is written, or one record has failed: others are not answered then."""
@@ -244,4 +253,5 @@ class KafkaTransactions:
         """Abort what is open; return 0: nothing waits for an answer."""
         del timeout_s
         self.abort()
+        self._answer(PublishFailedError("its transaction was aborted"))
         return 0
