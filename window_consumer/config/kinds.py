@@ -88,24 +88,9 @@ def whole_number(lower: int, upper: int) -> ValueKind:
 
 def duration(lower_s: float, upper_s: float) -> ValueKind:
     """A duration within limits, both included; its value is in seconds."""
-    lower, upper = units.format_duration(lower_s), units.format_duration(upper_s)
-    expected = f"a duration such as 500ms, 10s or 1m, from {lower} to {upper}"
-
-    def read(raw: Any) -> float:
-        value: float = _quantity(raw, units.parse_duration, expected)
-        if not lower_s <= value <= upper_s:
-            raise InvalidError.of(raw, expected)
-        return value
-
-    return ValueKind(
-        "duration",
-        expected,
-        read,
-        units.format_duration,
-        _quantity_schema(units.DURATION_UNITS, zero=lower_s == 0),
-        f"{lower} to {upper}",
-        "str",
-    )
+    example = "a duration such as 500ms, 10s or 1m"
+    notation = units.parse_duration, units.format_duration, units.DURATION_UNITS
+    return _quantity_kind("duration", example, lower_s, upper_s, notation)
 
 
 NEVER = float("inf")
@@ -147,46 +132,14 @@ def duration_range() -> ValueKind:
 
 def size(lower: int, upper: int) -> ValueKind:
     """A size within limits, both included; its value is in bytes."""
-    limits = units.format_size(lower), units.format_size(upper)
-    expected = f"a size such as 64MiB or 1GiB, from {limits[0]} to {limits[1]}"
-
-    def read(raw: Any) -> int:
-        value: int = _quantity(raw, units.parse_size, expected)
-        if not lower <= value <= upper:
-            raise InvalidError.of(raw, expected)
-        return value
-
-    return ValueKind(
-        "size",
-        expected,
-        read,
-        units.format_size,
-        _quantity_schema(units.SIZE_UNITS, zero=lower == 0),
-        f"{limits[0]} to {limits[1]}",
-        "str",
-    )
+    notation = units.parse_size, units.format_size, units.SIZE_UNITS
+    return _quantity_kind("size", "a size such as 64MiB or 1GiB", lower, upper, notation)
 
 
 def percent(lower: float, upper: float) -> ValueKind:
     """A percentage within limits, both included; its value is a share, 1.0 for 100 %."""
-    limits = units.format_percent(lower), units.format_percent(upper)
-    expected = f"a percentage such as 50%, from {limits[0]} to {limits[1]}"
-
-    def read(raw: Any) -> float:
-        value: float = _quantity(raw, units.parse_percent, expected)
-        if not lower <= value <= upper:
-            raise InvalidError.of(raw, expected)
-        return value
-
-    return ValueKind(
-        "percentage",
-        expected,
-        read,
-        units.format_percent,
-        _quantity_schema(units.PERCENT_UNITS, zero=lower == 0),
-        f"{limits[0]} to {limits[1]}",
-        "str",
-    )
+    notation = units.parse_percent, units.format_percent, units.PERCENT_UNITS
+    return _quantity_kind("percentage", "a percentage such as 50%", lower, upper, notation)
 
 
 def choice(*words: str) -> ValueKind:
@@ -331,7 +284,25 @@ def _quantity(raw: Any, parse: Callable[[str], Any], expected: str) -> Any:
         raise InvalidError.of(raw, expected, str(error), error.hint) from None
 
 
-def _quantity_schema(of_units: Mapping[str, Any], *, zero: bool) -> dict[str, Any]:
+def _quantity_kind(
+    name: str,
+    example: str,
+    lower: Any,
+    upper: Any,
+    notation: tuple[Callable[[str], Any], Callable[[Any], str], Mapping[str, Any]],
+) -> ValueKind:
+    """Return the kind of a number with a unit; ``notation`` reads and writes it, and has units."""
+    parse, write, of_units = notation
+    limits = write(lower), write(upper)
+    expected = f"{example}, from {limits[0]} to {limits[1]}"
+
+    def read(raw: Any) -> Any:
+        value = _quantity(raw, parse, expected)
+        if not lower <= value <= upper:
+            raise InvalidError.of(raw, expected)
+        return value
+
     pattern = f"^[0-9]+([.][0-9]+)?({'|'.join(of_units)})$"
-    zeros = [{"enum": [0, "0"]}] if zero else []
-    return {"anyOf": [{"type": "string", "pattern": pattern}, *zeros, REFERENCE]}
+    zeros = [{"enum": [0, "0"]}] if lower == 0 else []
+    schema = {"anyOf": [{"type": "string", "pattern": pattern}, *zeros, REFERENCE]}
+    return ValueKind(name, expected, read, write, schema, " to ".join(limits), "str")

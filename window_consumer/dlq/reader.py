@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import chain
-from types import TracebackType
 from typing import Any, Self
 
 import attrs
@@ -93,12 +92,7 @@ class DeadLetterTopics:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def _close(self) -> None:

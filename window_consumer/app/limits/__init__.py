@@ -11,14 +11,17 @@ from attrs import frozen
 
 from window_consumer.app.limits.group_times import GroupTimes, group_times
 from window_consumer.app.limits.warnings import (
+    kafka_warnings,
     once_keep_s,
     once_warnings,
     process_warnings,
     producer_warnings,
     retry_warnings,
+    routing_warnings,
+    stall_warnings,
     transaction_warnings,
+    window_warnings,
 )
-from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.sections.broadcast import begin_kind
 from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.ttl import ttl_kind
@@ -29,7 +32,6 @@ from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.guards.backpressure import BATCH_SHARE, BUFFER_BATCHES, WAITING_CELLS
 from window_consumer.engine.guards.crash_history import most_ends
-from window_consumer.kafka import settings
 from window_consumer.plan.app_plan import PlannedWorker
 
 RESIDENT_FACTOR = 1.5
@@ -37,7 +39,6 @@ RESIDENT_BYTES_PER_RECORD = 600
 """Resident memory is about 1.5 times the payload and 600 bytes a record (measured)."""
 
 STOP_GRACE_S = 5.0
-_DEFAULT_FETCH_WAIT_MS = 500
 
 
 @frozen
@@ -259,12 +260,12 @@ def _warnings(
     worker: PlannedWorker, window: int, metadata: int, times: GroupTimes
 ) -> Iterator[str]:
     """Yield warnings about contradictions and surprising effects."""
-    yield from _window_warnings(worker, window, metadata)
+    yield from window_warnings(worker, window, metadata)
     yield from retry_warnings(worker)
-    yield from _routing_warnings(worker)
-    yield from _stall_warnings(worker, window)
+    yield from routing_warnings(worker)
+    yield from stall_warnings(worker, window, _most_abandoned(worker))
     yield from process_warnings(worker)
-    yield from _kafka_warnings(worker, times)
+    yield from kafka_warnings(worker, times)
     yield from transaction_warnings(worker, gethostname())
     yield from producer_warnings(worker)
     config = worker.config
@@ -279,79 +280,6 @@ def _warnings(
 def grace_period_s(stop_s: float) -> int:
     """Return Kubernetes' terminationGracePeriodSeconds for a stop of at most ``stop_s``."""
     return math.ceil(stop_s + _KILL_S)
-
-
-def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
-    config = worker.config
-    if metadata > MAX_BYTES and not config.is_broadcast:
-        yield (
-            f"window: {window} records can need {metadata} bytes of commit metadata, a commit"
-            f" takes {MAX_BYTES}: after a crash finished records may run again, and intake pauses"
-            " when three quarters are used; make the window smaller"
-        )
-    if window < config.slots:
-        yield (
-            f"concurrency {config.slots} is more than a window of {window} records can"
-            " feed from one partition"
-        )
-    if config.ordering == "partition" and config.slots > 1:
-        yield (
-            f"ordering: partition runs one record of a partition at a time: concurrency"
-            f" {config.slots} is used only with at least as many partitions"
-        )
-
-
-def _routing_warnings(worker: PlannedWorker) -> Iterator[str]:
-    config = worker.config
-    if config.is_broadcast or config.delivery is DeliveryMode.AT_MOST_ONCE:
-        return  # the delivery has chosen both
-    if config.otherwise != "dead_letter" and not worker.may_be_unroutable:
-        yield (
-            f"otherwise: {config.otherwise} has no effect: {worker.routes[-1].handler.name} has no"
-            " condition, every record is for it"
-        )
-    if config.ttl is None and config.on_expired != "dead_letter":
-        yield "on_expired has no effect without ttl"
-    if config.ttl is not None and config.on_expired == "drop":
-        yield "on_expired: drop loses records that are too old; they are only counted"
-
-
-def _stall_warnings(worker: PlannedWorker, window: int) -> Iterator[str]:
-    stall = worker.config.stall
-    poll_ms = int(worker.consumer.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS))
-    if stall.after > poll_ms / 1000:
-        yield (
-            f"stall.after {stall.after:g} s is longer than max.poll.interval.ms ({poll_ms}): until"
-            f" a hanging call is noticed, its partition does at most {window / stall.after:.0f}"
-            " records/s"
-        )
-    if stall.max_abandoned is not None and not _most_abandoned(worker) and stall.max_abandoned:
-        why = "stall.action: report" if stall.action == "report" else "on_failure: block"
-        if worker.pool.has_children:
-            why = f"pool: {worker.pool.name}"
-        yield f"stall.max_abandoned has no effect with {why}: no call is abandoned"
-
-
-def _kafka_warnings(worker: PlannedWorker, times: GroupTimes) -> Iterator[str]:
-    config, consumer = worker.config, worker.consumer
-    if "group.instance.id" in consumer and not config.is_broadcast:
-        yield (
-            "kafka.group.instance.id: a static member does not leave at its stop: its partitions"
-            f" wait for the session to time out ({times.session_s:g} s) or for its return"
-        )
-    wait_ms = int(consumer.get("fetch.wait.max.ms", _DEFAULT_FETCH_WAIT_MS))
-    if wait_ms < _DEFAULT_FETCH_WAIT_MS / 2:
-        yield (
-            f"kafka.fetch.wait.max.ms {wait_ms}: an idle worker asks the broker more than twice"
-            " as often as a default client"
-        )
-    prefetch = int(consumer.get("queued.max.messages.kbytes", 0)) * 1024
-    if prefetch > config.memory // settings.PREFETCH_SHARE:
-        yield (
-            f"kafka.queued.max.messages.kbytes allows {prefetch} bytes of prefetch, more than its"
-            f" quarter of memory ({config.memory // settings.PREFETCH_SHARE}): the bound of"
-            " memory does not hold"
-        )
 
 
 _KILL_S: Final = 2.0

@@ -1,14 +1,18 @@
-"""Warnings of ``check``: contradictory retry settings, and the cost of a process pool."""
+"""Warnings of ``check``: contradictory settings of a worker, and those that have a price."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from window_consumer.app.limits.group_times import GroupTimes
 from window_consumer.config import RetryConfig, format_duration
+from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.sections.ttl import HeaderTtl
 from window_consumer.config.units import brief_duration
+from window_consumer.engine.commits.commit_metadata import MAX_BYTES
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
+from window_consumer.kafka import settings
 from window_consumer.kafka.settings.transactions import is_drawn
 from window_consumer.model.headers import MAX_SKEW_S
 from window_consumer.plan.app_plan import PlannedWorker
@@ -91,6 +95,86 @@ def _ttl_warnings(worker: PlannedWorker) -> Iterator[str]:
                 " record that gets there expires"
             )
             return
+
+
+_DEFAULT_FETCH_WAIT_MS = 500
+
+
+def window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
+    """Yield what does not fit a window of so many records, or its commit metadata in bytes."""
+    config = worker.config
+    if metadata > MAX_BYTES and not config.is_broadcast:
+        yield (
+            f"window: {window} records can need {metadata} bytes of commit metadata, a commit"
+            f" takes {MAX_BYTES}: after a crash finished records may run again, and intake pauses"
+            " when three quarters are used; make the window smaller"
+        )
+    if window < config.slots:
+        yield (
+            f"concurrency {config.slots} is more than a window of {window} records can"
+            " feed from one partition"
+        )
+    if config.ordering == "partition" and config.slots > 1:
+        yield (
+            f"ordering: partition runs one record of a partition at a time: concurrency"
+            f" {config.slots} is used only with at least as many partitions"
+        )
+
+
+def routing_warnings(worker: PlannedWorker) -> Iterator[str]:
+    """Yield settings about records without a call that have no effect, or lose them."""
+    config = worker.config
+    if config.is_broadcast or config.delivery is DeliveryMode.AT_MOST_ONCE:
+        return  # the delivery has chosen both
+    if config.otherwise != "dead_letter" and not worker.may_be_unroutable:
+        yield (
+            f"otherwise: {config.otherwise} has no effect: {worker.routes[-1].handler.name} has no"
+            " condition, every record is for it"
+        )
+    if config.ttl is None and config.on_expired != "dead_letter":
+        yield "on_expired has no effect without ttl"
+    if config.ttl is not None and config.on_expired == "drop":
+        yield "on_expired: drop loses records that are too old; they are only counted"
+
+
+def stall_warnings(worker: PlannedWorker, window: int, max_abandoned: int) -> Iterator[str]:
+    """Yield settings about hanging calls that have no effect; ``max_abandoned`` is what holds."""
+    stall = worker.config.stall
+    poll_ms = int(worker.consumer.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS))
+    if stall.after > poll_ms / 1000:
+        yield (
+            f"stall.after {stall.after:g} s is longer than max.poll.interval.ms ({poll_ms}): until"
+            f" a hanging call is noticed, its partition does at most {window / stall.after:.0f}"
+            " records/s"
+        )
+    if stall.max_abandoned is not None and not max_abandoned and stall.max_abandoned:
+        why = "stall.action: report" if stall.action == "report" else "on_failure: block"
+        if worker.pool.has_children:
+            why = f"pool: {worker.pool.name}"
+        yield f"stall.max_abandoned has no effect with {why}: no call is abandoned"
+
+
+def kafka_warnings(worker: PlannedWorker, times: GroupTimes) -> Iterator[str]:
+    """Yield the consumer's properties that have a price."""
+    config, consumer = worker.config, worker.consumer
+    if "group.instance.id" in consumer and not config.is_broadcast:
+        yield (
+            "kafka.group.instance.id: a static member does not leave at its stop: its partitions"
+            f" wait for the session to time out ({times.session_s:g} s) or for its return"
+        )
+    wait_ms = int(consumer.get("fetch.wait.max.ms", _DEFAULT_FETCH_WAIT_MS))
+    if wait_ms < _DEFAULT_FETCH_WAIT_MS / 2:
+        yield (
+            f"kafka.fetch.wait.max.ms {wait_ms}: an idle worker asks the broker more than twice"
+            " as often as a default client"
+        )
+    prefetch = int(consumer.get("queued.max.messages.kbytes", 0)) * 1024
+    if prefetch > config.memory // settings.PREFETCH_SHARE:
+        yield (
+            f"kafka.queued.max.messages.kbytes allows {prefetch} bytes of prefetch, more than its"
+            f" quarter of memory ({config.memory // settings.PREFETCH_SHARE}): the bound of"
+            " memory does not hold"
+        )
 
 
 def process_warnings(worker: PlannedWorker) -> Iterator[str]:

@@ -33,12 +33,7 @@ class InlineEventLoop:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Cancel the leftover tasks and close the loop."""
         self._runner.close()
 
