@@ -28,7 +28,10 @@ INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""For the tests' own session: to compile code for a few rows takes longer than the rows."""
+"""For the tests' own session, and commands that run what others run compiled.
+
+To compile code for a few rows takes longer than the rows.
+"""
 
 
 @pytest.fixture(scope="session", autouse=True)
