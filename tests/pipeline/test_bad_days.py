@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,8 @@ from tests import topics
 from tests.commands import Command, Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
+from tests.pipeline import here
 from tests.pipeline.conftest import QUICK
-from tests.pipeline.here import run_job
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -33,14 +34,8 @@ AWAY_S = 60.0
 DEADLINE_S = 240.0
 EVENTS = "events"
 
-WITHOUT_ROOM = """
-import resource
-from window_consumer.cli.main import main
-
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
-main(["pipeline", "run", "trace", "--once"])
-"""
-"""No file gets longer."""
+MOST_BYTES = 400_000
+"""No file gets longer while a disk has no room."""
 
 
 @frozen
@@ -124,21 +119,38 @@ def test_a_disk_without_room_ends_the_job_and_a_later_run_goes_on(
 ) -> None:
     events = make_topic("events")
     write(kafka.bootstrap, events, [batch(sequence, 20_000) for sequence in range(4)])
-    file = configured(tmp_path, kafka.bootstrap, events, spark={"properties": QUICK})
-    ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT_ROOM],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=DEADLINE_S,
-    )
-    assert ended.returncode == 1, ended.stderr
-    assert os.strerror(errno.EFBIG) in ended.stderr
-    assert "disk" in ended.stderr
-    run_job(spark, file)
+    file = configured(tmp_path, kafka.bootstrap, events)
+    with without_room(spark):
+        ended = here.run(spark, "pipeline", "run", "trace", "--once", "-c", str(file))
+    assert ended.code == 1, ended.said
+    assert os.strerror(errno.EFBIG) in ended.err
+    assert "disk" in ended.err
+    here.run_job(spark, file)
     assert counted(planned(file)) == {"rows": 80_000, "distinct": 80_000}
+
+
+@contextmanager
+def without_room(spark: SparkSession) -> Iterator[None]:
+    """Let Java write no file that is longer, nor the Python that it may start meanwhile."""
+    assert spark._jvm is not None
+    java: int = spark._jvm.java.lang.ProcessHandle.current().pid()
+    before = resource.prlimit(java, resource.RLIMIT_FSIZE)
+    resource.prlimit(java, resource.RLIMIT_FSIZE, (MOST_BYTES, before[1]))
+    try:
+        yield
+    finally:
+        for process in descendants(java):
+            with suppress(ProcessLookupError):
+                resource.prlimit(process, resource.RLIMIT_FSIZE, before)
+
+
+def descendants(process: int) -> Iterator[int]:
+    """Yield a process and all that it, or one of them, has started."""
+    yield process
+    for file in Path("/proc", str(process), "task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for child in file.read_text().split():
+                yield from descendants(int(child))
 
 
 @pytest.mark.slow
