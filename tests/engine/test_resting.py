@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine.laddered import ENTRY, RETRIED_LATER, Laddered
-from tests.engine.support import Note, note_of
+from tests.engine.support import ORDERS, Note, note_of
 from window_consumer.engine.commits.resting_partitions import REST_AFTER_S, WAKE_AHEAD_S
 from window_consumer.engine.commits.start_offset import Found, resolve
 from window_consumer.engine.decisions import Decisions
@@ -114,6 +114,33 @@ def test_nothing_of_a_resting_partition_starts_before_its_commit_is_acked() -> N
         assert life.out == []
     life.engine.on_committed({life.name: None}, life.now)
     assert life.until_out() == [0]
+
+
+def test_nothing_of_a_source_starts_before_the_commit_that_it_is_in_use_is_acked() -> None:
+    """A process that ends at once would otherwise seem to have stopped cleanly, each time."""
+    life = Life(name=ORDERS)
+    life.bring(life.copy(0, due_in=0.0))
+    commits = life.go(ack=False).commit
+    assert [note_of(each).clean for each in commits] == [False]
+    assert life.go(ack=False).commit == []
+    assert life.out == []
+    life.engine.on_committed({ORDERS: None}, life.now)
+    life.go()
+    assert life.running_offsets == [0]
+
+
+def test_a_source_starts_at_once_if_the_broker_knows_that_it_is_in_use() -> None:
+    life = Life(name=ORDERS)
+    life.go()
+    assert life.committed is not None
+    again = resolve(
+        Found(ORDERS, CommittedOffset(0, life.committed.metadata), (0, 0), HASH), "earliest"
+    ).assigned
+    life.engine.on_lost([ORDERS], life.now)
+    life.engine.on_assigned([again], life.now)
+    life.bring(life.copy(0, due_in=0.0))
+    life.go(ack=False)
+    assert life.running_offsets == [0]
 
 
 def test_a_refused_commit_is_made_again_and_nothing_starts_meanwhile() -> None:

@@ -248,6 +248,7 @@ _PARKING: dict[Action, float] = {
     "stop": 0.7,
     "weather": 3.0,
     "levels": 0.5,
+    "halt": 1.0,
 }
 
 _TO_TOPICS: dict[Action, float] = {
@@ -269,12 +270,13 @@ def parked(rng: Random) -> SchedulePlan:
         on_failure="park",
         attempts=rng.randint(1, 2),
         levels=rng.choice((_LEVELS[:1], _LEVELS, (Level("0.05", 0.05), Level("0.3", 0.3)))),
-        when_spent="dead_letter",
+        when_spent=rng.choice(("dead_letter", "dead_letter", "drop")),
     )
     engine = evolve(plan.engine, ordering="key", retry=retry, batch=None)
     poison = rng.choice((0.0, 0.0, 0.1))
+    deadly = rng.choice((0.0, 0.0, 0.05))
     handlers = evolve(
-        plan.handlers, fails=rng.choice((0.1, 0.4)), returns=0.0, deadly=0.0, poison=poison
+        plan.handlers, fails=rng.choice((0.1, 0.4)), returns=0.0, deadly=deadly, poison=poison
     )
     actions = {
         each: weight

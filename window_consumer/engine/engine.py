@@ -346,7 +346,7 @@ class Engine:
                 assigned.known_partitions,
             )
             if assigned.committed:
-                commit.acknowledge_start(*assigned.committed)
+                commit.acknowledge_start(*assigned.committed, shows_use=assigned.opened)
             says_all = assigned.opened and assigned.kept is None
             commit.changed = not (assigned.committed and says_all)
             retry_level = self._retry_levels.get(assigned.name.topic) or RetryTopicLevel(

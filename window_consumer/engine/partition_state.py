@@ -60,7 +60,7 @@ class HoldReason(Enum):
     CRASH_SUSPECTS = "crash suspects"
     """Its records are started one at a time, see ``crash_suspects``."""
     RESTING = "resting"
-    """Its records only wait, as its commit says, see ``resting_partitions``."""
+    """Its commit does not say yet that it is in use, see ``resting_partitions``."""
     BACKPRESSURE = "backpressure"
     """It has taken in as much as it may, and the client fetches nothing for it."""
     METADATA_FULL = "metadata nearly full"

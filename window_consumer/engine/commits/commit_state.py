@@ -56,7 +56,9 @@ class CommitState:
         self.rests = False
         """Commits say that nothing of the partition is in progress."""
         self.shows_use = False
-        """The broker has recorded that something may be in progress. Only asked after a rest."""
+        """The broker has recorded that something may be in progress."""
+        self._wakes = False
+        """Records wait until it has."""
         self.sent_at = 0.0
         """When the commit in flight was made."""
         self.tight = False
@@ -80,8 +82,9 @@ class CommitState:
         """The length of the metadata in flight."""
         return 0 if self._in_flight is None else len(self._in_flight.metadata)
 
-    def acknowledge_start(self, next_offset: int, text: str) -> None:
+    def acknowledge_start(self, next_offset: int, text: str, *, shows_use: bool) -> None:
         """Record what was committed before this assignment, so that it is not sent again."""
+        self.shows_use = shows_use
         self._acked = self._known = Commit(self._name, next_offset, text)
 
     @property
@@ -93,17 +96,17 @@ class CommitState:
     def rest(self) -> None:
         """Say from the next commit on that nothing of the partition is in progress."""
         self.rests = self.changed = True
+        self._wakes = False
 
     def wake(self) -> None:
         """Say as soon as possible that something may be in progress."""
-        self.rests, self.changed = False, True
-        self._due_at = self._affordable_at
+        self.rests, self._wakes = False, True
 
     def due(self, now: float) -> bool:
         """Return whether a commit should be made now."""
         if self._in_flight is not None:
             return False
-        if self.crash_history is not None and self.crash_history.awaits_commit:
+        if self._awaits_ack:
             return now >= self._affordable_at
         return self.is_wanted and now >= self._due_at
 
@@ -111,6 +114,13 @@ class CommitState:
     def is_wanted(self) -> bool:
         """There is something to commit."""
         if self.changed or self.membership.is_asked:
+            return True
+        return self._awaits_ack
+
+    @property
+    def _awaits_ack(self) -> bool:
+        """Nothing starts before a commit is acked."""
+        if self._wakes and not self.shows_use:
             return True
         return self.crash_history is not None and self.crash_history.awaits_commit
 

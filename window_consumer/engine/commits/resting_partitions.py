@@ -1,14 +1,13 @@
-"""Partitions at rest: their records only wait, and their commits say so.
+"""Which partitions may start records: those whose commit says that they are in use.
 
-A process that ends while records wait until they are due, or for others, has not ended on them. So
-such an end must not count as unclean (see ``crash_history``): the commit of a partition at rest is
-a clean one. The price is that nothing starts before another commit, which says that the partition
-is in use, has been acked. Otherwise a record that ends the process at once would do so for ever,
-and every end would look clean.
+Nothing starts before such a commit has been acked. Otherwise a record that ends the process at once
+would do so for ever, and every end would look clean (see ``crash_history``). A source partition is
+woken when it is assigned.
 
-A partition whose next record will be due is woken ahead, so that the record does not wait for that
-commit. Retry topics begin at rest; a source partition begins in use, because a backlog should start
-at once.
+A process that ends while records wait until they are due, or for others, has not ended on them, and
+that must not count as an unclean end. So a retry topic's partition rests meanwhile: its commit is a
+clean one. It is woken before its next record will be due, so that the record does not wait for the
+next commit.
 """
 
 from __future__ import annotations
@@ -67,11 +66,14 @@ class RestingPartitions:
         return bool(self._waking)
 
     def assigned(self, partition: Partition) -> None:
-        """Let a retry topic's new partition rest until something may start."""
+        """Let nothing of a new partition start yet; that of a retry topic rests."""
         case = self._suspects.cases.get(partition)
-        is_careful = case is not None and case.crash_history.careful
-        if self._concerns(partition) and not is_careful:
-            self._let_rest(partition)
+        if self._concerns(partition):
+            if case is None or not case.crash_history.careful:
+                self._let_rest(partition)
+        elif case is None and self._guarantee.counts_ends and not partition.commit.shows_use:
+            partition.set_hold(HoldReason.RESTING, held=True)
+            self._wake(partition)
 
     def remove(self, partition: Partition) -> None:
         """Remove a released partition."""

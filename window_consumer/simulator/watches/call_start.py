@@ -54,7 +54,7 @@ class StartWatch:
             violate(f"{place} is called as attempt {call.attempt} after {before}")
         if HoldReason.CRASH_SUSPECTS in tenure.partition.holds and not call.at_turn:
             self._check_name(call)
-        if tenure.partition.retry_level.is_copy and not call.at_turn:
+        if not call.at_turn:
             self._check_use(call)
         self._check_turn(call)
         self._check_level(call)
@@ -98,7 +98,7 @@ class StartWatch:
         tenure = call.tenure
         knows = tenure.current and self._has_commit(tenure)
         note = self._committed(tenure) if knows else None
-        if note is not None and note.clean:
+        if knows and (note is None or note.clean):
             self._history.violate(
                 f"{call.tenure.name}@{call.offset} is started while its commit says that all rests"
             )

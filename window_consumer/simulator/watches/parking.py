@@ -45,10 +45,20 @@ class ParkWatch:
             self._history.violate(f"{place} is called although it follows {head}")
         for offset, each in record.ledger.records.items():
             is_before = offset < record.hop.offset and each.message.key() == call.lane
-            if is_before and each not in self._ended and not each.excused:
+            is_open = is_before and each not in self._ended and not each.excused
+            if is_open and not self._has_crashed(each):
                 self._history.violate(
                     f"{place} of key {call.lane!r} is called before {offset} has ended"
                 )
+
+    def _has_crashed(self, record: KnownRecord) -> bool:
+        """Return whether a record is dropped without a call, itself or in a copy."""
+        history = self._history
+        return history.plan.engine.retry.when_spent == "drop" and any(
+            each.first is record and history.has_crashed(each)
+            for ledger in history.ledgers.values()
+            for each in ledger.records.values()
+        )
 
     def parked(self, record: KnownRecord) -> None:
         """Record that a member of the group has parked a record."""
