@@ -39,8 +39,8 @@ def pipeline(commands: Commands) -> Commands:
         (("--explain", "1969-12-31T23:59:00Z"), "is before 1970"),
         (("-c", "elsewhere.yaml"), "elsewhere.yaml"),
         (("orders",), "unexpected extra argument"),
-        (("--explain", NOON, "--since", "1d"), "--explain and --since exclude each other"),
-        (("--explain", NOON, "--alerts", "alerts"), "--explain and --alerts exclude each other"),
+        (("--explain", NOON, "--since", "1d"), "--explain and --since are mutually exclusive"),
+        (("--explain", NOON, "--alerts", "alerts"), "--explain and --alerts are mutually exclusive"),
     ],
 )
 def test_what_is_asked_wrongly_is_reported_at_once(

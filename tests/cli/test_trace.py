@@ -144,11 +144,11 @@ def test_a_trace_without_keys_has_none_to_look_for(trace: Trace, golden: Golden)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--since", "1h", "--from", "2026-01-01"), "--since and --from exclude each other"),
+        (("--since", "1h", "--from", "2026-01-01"), "--since and --from are mutually exclusive"),
         (("--from", "2026-01-02", "--to", "2026-01-01"), "--to has to lie after --from"),
         (("--from", "2026-01-02", "--to", "2026-01-02"), "--to has to lie after --from"),
         (("--since", "1h", "--to", "2026-01-01"), "--to has to lie after --since"),
-        (("--from", "noon"), "'noon' is no time"),
+        (("--from", "noon"), "'noon' is not a time"),
         (("--since", "1"), "'1' "),
         (("--at", "orders/x"), "--at orders/x: write orders, orders/0 or orders/0/17"),
         (("--step", "lost"), "'lost' is not one of"),

@@ -132,7 +132,7 @@ def test_ctrl_c_ends_it_although_clusters_are_asked(
     ("answer", "said"),
     [
         (HttpAnswer(404, "no"), "/metrics answers with status 404"),
-        (HttpAnswer(200, "<html>"), "these are no metrics of a worker"),
+        (HttpAnswer(200, "<html>"), "these are not a worker's metrics"),
     ],
 )
 def test_metrics_that_are_none_are_noted(

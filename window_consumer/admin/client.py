@@ -70,7 +70,7 @@ def _has_more(url: SplitResult) -> bool:
 
 def _no_address(text: str, why: str) -> UsageError:
     return UsageError(
-        f"{text!r} is no address of a worker: {why}; write it as in http://127.0.0.1:8090"
+        f"{text!r} is not a worker's address: {why}; write it like http://127.0.0.1:8090"
     )
 
 

@@ -55,7 +55,7 @@ def broker_command(*, topics: Sequence[str], brokers: int, limits: bool) -> int:
 def _topic(text: str) -> tuple[str, int]:
     name, _, partitions = text.partition(":")
     if partitions and not (partitions.isdecimal() and int(partitions)):
-        raise UsageError(f"--topic {text}: {partitions!r} is no number of partitions")
+        raise UsageError(f"--topic {text}: {partitions!r} is not a number of partitions")
     return name, int(partitions or PARTITIONS)
 
 

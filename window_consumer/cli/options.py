@@ -162,7 +162,7 @@ def time_param(units_per_s: int) -> TextParam[int]:
         except (ValueError, OverflowError):
             now = datetime.now().astimezone().replace(microsecond=0)
             raise ValueError(
-                f"{text!r} is no time: write it as 2026-01-31, 2026-01-31T12:00 (UTC), or"
+                f"{text!r} is not a time: write it as 2026-01-31, 2026-01-31T12:00 (UTC), or"
                 f" {now.isoformat()}"
             ) from None
 

@@ -77,7 +77,9 @@ def parse_where(condition: str) -> Expression:
         kind, known = _WORDS[field]
         if not any(map(is_known, known)):
             near = did_you_mean(word, known) or did_you_mean(word.upper(), known)
-            message = f"{quoted(word)} is no {kind} of a dead letter; there are {', '.join(known)}"
+            message = (
+                f"{quoted(word)} is not a {kind} of dead letters; known are {', '.join(known)}"
+            )
             raise ExpressionError(message + near, condition, max(0, condition.find(word)))
     return where
 

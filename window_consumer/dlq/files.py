@@ -61,7 +61,7 @@ def read_line(line: str) -> DeadLetter:
             timestamp_ms=None if record["timestamp"] is None else int(record["timestamp"]),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"no line of an export: {type(error).__name__}: {error}") from error
+        raise ValueError(f"not a line of an export: {type(error).__name__}: {error}") from error
     return read_dead_letter(message)
 
 
@@ -174,7 +174,7 @@ def _complete(output: Path) -> Iterator[Path]:
     Raises UsageError if the output exists or cannot be written.
     """
     if output.exists():
-        raise UsageError(f"--output {output}: the file is there already: choose another")
+        raise UsageError(f"--output {output}: the file already exists: choose another")
     unfinished = output.with_name(f".{output.name}.unfinished")
     try:
         yield unfinished

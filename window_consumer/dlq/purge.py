@@ -87,7 +87,7 @@ def _check_holds_dead_letters(cut: PurgePoint) -> None:
     for records in cut.topic.reader.read({cut.name: cut.span}):
         if read_dead_letter(records[0]).written_by is WrittenBy.UNKNOWN:
             raise UsageError(
-                f"{cut.name}: its first record is no dead letter that we know, nothing was deleted:"
+                f"{cut.name}: its first record is not a known dead letter, so nothing was deleted:"
                 " delete records of such topics with Kafka's own kafka-delete-records.sh"
             )
         return

@@ -88,7 +88,7 @@ class EventTopic:
         cluster = place.cluster
         models = cluster.topics(list(place.sources), _ASK_S).values() if place.sources else ()
         new = self.as_new(max((model.replication for model in models), default=1))
-        by_hand = f"{self.without_it}; make it by hand:\n  {new.command(cluster.bootstrap)}"
+        by_hand = f"{self.without_it}; create it manually:\n  {new.command(cluster.bootstrap)}"
         missing = f"{self.section}: there is no topic {self.name}"
         if not plan.config.topics.create:
             return f"{missing} and topics.create is false; {by_hand}"

@@ -185,7 +185,7 @@ class ReplayJob:
         now = self.clients.cluster.topics([self.source.name]).get(self.source.name)
         if now is None or now.topic_id != self.source.topic_id:
             raise RunError(
-                f"{self.source.name} was deleted or made anew while its records were copied: what"
+                f"{self.source.name} was deleted or recreated while its records were copied: what"
                 " was copied stays; start over with --restart"
             )
 

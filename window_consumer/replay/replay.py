@@ -170,8 +170,9 @@ class Replay:
         expected = self._expected[number]
         if offset < expected:
             raise RunError(
-                f"{topic}/{number}: offset {offset} came after {expected - 1}: the topic was made"
-                " anew, or its log was cut; what was copied stays, start over with --restart"
+                f"{topic}/{number}: offset {offset} came after {expected - 1}: the topic was"
+                " recreated, or its log was truncated; what was copied stays, start over with"
+                " --restart"
             )
         self._gaps.append((number, Span(expected, offset)))
 

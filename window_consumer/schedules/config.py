@@ -64,7 +64,7 @@ def _headers_kind() -> ValueKind:
         problems: list[Problem] = []
         for name, text in raw.items():
             if name.startswith(names.PREFIX):
-                message = f"names that begin with {names.PREFIX} are ours: choose another one"
+                message = f"names that begin with {names.PREFIX} are reserved: choose another one"
                 problems.append(Problem((name,), message))
                 continue
             try:
@@ -131,8 +131,8 @@ class ScheduleConfig:
     missed: Missed = field(
         default="last",
         metadata=about(
-            "What is sent of several ticks that are due at once, such as those of an outage. last: "
-            "the newest. all: each. none: the newest, if it is at most 1m late.",
+            "What is sent when several ticks are due at once, such as after an outage. last: the"
+            " newest. all: each. none: the newest, if it is at most 1m late.",
             kind=kinds.choice("last", "all", "none"),
             reason="a job that has missed its times runs once",
         ),

@@ -28,7 +28,7 @@ _MOST_REPLICAS = 32_767
 def _principal(text: str) -> str:
     """Return a principal as Kafka writes it."""
     if not re.fullmatch(r"[A-Za-z]+:[^\x00-\x1f\x7f]+", text):
-        raise ValueError(f"{text!r} is no principal: write its kind, too, as in User:shop")
+        raise ValueError(f"{text!r} is not a principal: include its kind, as in User:shop")
     return text
 
 

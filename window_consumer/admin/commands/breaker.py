@@ -36,7 +36,7 @@ def breaker_command(
     Poison that fills all windows cannot be told from an outage. Exit code 1: nothing was changed.
     """
     if release == hold:
-        raise UsageError("say either --release or --hold")
+        raise UsageError("give either --release or --hold")
     what = "release" if release else "hold"
     path = f"/api/workers/{quote(worker, safe='')}/breaker/{what}"
     address, access = AdminAddress.parse(url), Access(token, authority)

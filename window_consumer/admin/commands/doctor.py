@@ -71,7 +71,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
     type=DURATION,
     default=10.0,
     metavar="DURATION",
-    help="Go on without the cluster when no broker answers for so long. [default: 10s]",
+    help="Continue without the cluster if no broker responds for this long. [default: 10s]",
 )
 def doctor_command(  # noqa: PLR0913 - an argument for each option
     *,

@@ -29,7 +29,7 @@ def _command(wanted: Intervention, text: str) -> click.Command:
         found = _RECORD.fullmatch(record)
         if found is None:
             raise UsageError(
-                f"--record: {record!r} names no record: write TOPIC/PARTITION/OFFSET, as in"
+                f"--record: {record!r} is not a record: write TOPIC/PARTITION/OFFSET, as in"
                 " orders/0/42"
             )
         topic, partition, offset = found.groups()
@@ -53,7 +53,7 @@ def _command(wanted: Intervention, text: str) -> click.Command:
             "--record",
             required=True,
             metavar="TOPIC/PARTITION/OFFSET",
-            help="Where the record lies now: of a copy in a retry topic, its place there.",
+            help="Where the record is now; for a copy in a retry topic, its position there.",
         ),
         worker_address,
     )
@@ -65,11 +65,11 @@ def _command(wanted: Intervention, text: str) -> click.Command:
 
 skip_command = _command(
     Intervention.SKIP,
-    "Skip one failed record of a worker that runs.\n\nIt counts as skipped, its offset is"
+    "Skip one failed record of a running worker.\n\nIt counts as skipped, its offset is"
     " committed, and no copy of it is kept. Exit code 1: nothing was changed.",
 )
 dead_letter_command = _command(
     Intervention.DEAD_LETTER,
-    "Send one failed record of a worker that runs to the dead letters.\n\nIts copy has the reason"
-    " MANUAL. Exit code 1: it is not there, or not yet; the message says which.",
+    "Send one failed record of a running worker to its dead-letter topic.\n\nIts copy has the"
+    " reason MANUAL. Exit code 1: it is not there, or not yet; the message says which.",
 )

@@ -41,7 +41,7 @@ def worker_looks(text: str, at_s: float) -> list[WorkerLook]:
             key = labels["worker"], labels.get("process", "")
             workers[key][name.removeprefix("window_consumer_")].append((labels, value))
     if not workers:
-        raise ValueError("these are no metrics of a worker")
+        raise ValueError("these are not a worker's metrics")
     return [_worker_look(*key, figures, at_s) for key, figures in workers.items()]
 
 

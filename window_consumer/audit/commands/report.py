@@ -135,11 +135,11 @@ def _check_alone(since_s: float | None, alerts_topic: str | None) -> None:
     """Raise UsageError for options that exclude --explain."""
     if since_s is not None:
         raise click.UsageError(
-            "--explain and --since exclude each other: a bucket is given by its start"
+            "--explain and --since are mutually exclusive: a bucket is given by its start"
         )
     if alerts_topic is not None:
         raise click.UsageError(
-            "--explain and --alerts exclude each other: a report without --explain covers all"
+            "--explain and --alerts are mutually exclusive: a report without --explain covers all"
             " buckets"
         )
 

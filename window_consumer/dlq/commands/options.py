@@ -68,7 +68,7 @@ WHERE = click.option(
     type=TextParam("expression", parse_where),
     default=None,
     metavar="EXPR",
-    help="Only those that fulfil a condition, as in \"reason == 'FATAL' and time > ago(2h)\".",
+    help="Only those that match a condition, such as \"reason == 'FATAL' and time > ago(2h)\".",
 )
 
 
@@ -98,8 +98,8 @@ def source_of(options: dict[str, Any]) -> DeadLetterSource:
     for name in ("config", "workers", "overrides"):
         if options[name]:
             raise UsageError(
-                "--bootstrap is for looking without a configuration: leave it out, or leave out"
-                " --config, --worker and --set"
+                "--bootstrap reads without a configuration: leave it out, or leave out --config,"
+                " --worker and --set"
             )
     if not topics:
         raise UsageError("--bootstrap needs --topic: the topic that holds the dead letters")

@@ -35,7 +35,8 @@ def _before(text: str) -> Before:
         return Before(time_ms=round((time.time() - parse_duration(text)) * 1000))
     except UnitError:
         raise ValueError(
-            f"{text!r} is no time such as 2026-11-21T10:00, no age such as 14d, no offset"
+            f"{text!r} is neither a time such as 2026-11-21T10:00, nor an age such as 14d, nor an"
+            " offset"
         ) from None
 
 
@@ -48,9 +49,9 @@ def _before(text: str) -> Before:
     metavar="TIME|OFFSET",
     help="Delete what was written before: 2026-11-21T10:00 (UTC), 14d (ago), or an offset.",
 )
-@click.option("--partition", type=click.IntRange(0), default=None, help="Only of this partition.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
-@click.option("--yes", is_flag=True, help="Delete: without it nothing is.")
+@click.option("--partition", type=click.IntRange(0), default=None, help="Only in this partition.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be deleted.")
+@click.option("--yes", is_flag=True, help="Really delete; without it nothing is deleted.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def purge_command(
     *,

@@ -45,8 +45,12 @@ _LEFT = (
     help="Only those of this topic, or of this dead-letter topic; may be repeated.",
 )
 @WHERE
-@click.option("--to-source", is_flag=True, help="Into the source topic: all its groups see them.")
-@click.option("--yes", is_flag=True, help="Do it although other groups see the records again.")
+@click.option(
+    "--to-source", is_flag=True, help="Into the source topic, where all its groups see them."
+)
+@click.option(
+    "--yes", is_flag=True, help="Proceed although other groups will see the records again."
+)
 @click.option("--dry-run", is_flag=True, help="Only count; write nothing.")
 @click.option(
     "--rate",

@@ -56,7 +56,7 @@ _A_PAGE = b"<!DOCTYPE html>"
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="Write the page into this file; an earlier page is replaced.",
+    help="Write the page to this file; an earlier page is replaced.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
@@ -186,7 +186,7 @@ def check_output(output: Path | None) -> None:
     except OSError as error:
         raise UsageError(f"--output {output}: {error.strerror}: choose another file") from error
     if not is_page:
-        raise UsageError(f"--output {output}: is there, and is no page: choose another file")
+        raise UsageError(f"--output {output}: exists and is not such a page: choose another file")
 
 
 def write(text: str, output: Path) -> None:

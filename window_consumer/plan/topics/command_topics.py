@@ -79,7 +79,9 @@ class CommandTopics:
         commands = "\n".join(f"  {each.command(self.cluster.bootstrap)}" for each in missing)
         names = ", ".join(each.name for each in missing)
         are = "is" if len(missing) == 1 else "are"
-        by_hand = f"make {'it' if len(missing) == 1 else 'them'} by hand:\n{commands}\n{SEE_PLAN}"
+        by_hand = (
+            f"create {'it' if len(missing) == 1 else 'them'} manually:\n{commands}\n{SEE_PLAN}"
+        )
         place = f"workers.{self.worker.name}"
         if not self.loaded.config.topics.create:
             raise MissingTopicError(

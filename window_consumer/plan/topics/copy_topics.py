@@ -174,7 +174,7 @@ class CopyTopics:
         """Create topics, which ``what`` describes, and return them once they are there."""
         commands = "\n".join(f"  {each.command(self._cluster.bootstrap)}" for each in missing)
         is_one = len(missing) == 1
-        by_hand = f"make {'it' if is_one else 'them'} by hand:\n{commands}\n{SEE_PLAN}"
+        by_hand = f"create {'it' if is_one else 'them'} manually:\n{commands}\n{SEE_PLAN}"
         lacks = f"{what} {'is' if is_one else 'are'} missing"
         where = self._plan.where("workers", self._worker.name, "group")
         place = f"{where}: workers.{self._worker.name}"

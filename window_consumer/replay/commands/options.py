@@ -42,7 +42,7 @@ def read_time(text: str) -> PointInTime:
         moment = round((time.time() - age_s) * 1000)
     if moment < 0:
         raise ValueError(
-            f"{text!r} is no time such as 2026-11-21T10:00 (UTC), and no age such as 1h"
+            f"{text!r} is neither a time such as 2026-11-21T10:00 (UTC) nor an age such as 1h"
         )
     return PointInTime(moment, text)
 
@@ -50,9 +50,7 @@ def read_time(text: str) -> PointInTime:
 def read_offsets(text: str) -> Mapping[int, int]:
     """Read offsets of partitions, as in 0:1200 or 0:1200,1:1180."""
     if not _OFFSETS.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is no partition and offset, neither of which is negative, as in 0:1200"
-        )
+        raise ValueError(f"{text!r} is not a partition and an offset, as in 0:1200")
     pairs = [each.split(":") for each in text.split(",")]
     return offsets_once({int(p): int(o)} for p, o in pairs)
 
@@ -63,7 +61,7 @@ def offsets_once(given: Iterable[Mapping[int, int]]) -> Mapping[int, int]:
     for each in given:
         for partition, offset in each.items():
             if partition in found:
-                raise click.BadParameter(f"partition {partition} is there twice")
+                raise click.BadParameter(f"partition {partition} is given twice")
             found[partition] = offset
     return found
 

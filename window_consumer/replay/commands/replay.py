@@ -72,13 +72,14 @@ _IDS_NAMED = 10
     "--ids",
     type=common.TextParam("file", read_ids),
     metavar="FILE",
-    help="Only these records: in each line an id, as in orders/0/17 or the wc-id.",
+    help="Only these records: a file with an id in each line, such as orders/0/17 or the wc-id.",
 )
 @click.option(
     "--where",
     type=common.TextParam("expression", parse_where),
     metavar="EXPR",
-    help="Only those that fulfil a condition, as in \"key ~ 'de-*' and header('type') == 'paid'\".",
+    help="Only those that match a condition, such as \"key ~ 'de-*' and header('type') =="
+    " 'paid'\".",
 )
 @click.option(
     "--rate",
@@ -88,7 +89,7 @@ _IDS_NAMED = 10
 )
 @click.option("--dry-run", is_flag=True, help="Only count; write nothing.")
 @click.option("--new-ids", is_flag=True, help="Give the copies new ids: once calls them again.")
-@click.option("--restart", is_flag=True, help="Start over instead of resuming what was cut short.")
+@click.option("--restart", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common.features
@@ -130,8 +131,8 @@ def _request(options: Mapping[str, Any]) -> ReplayRequest:
     given = [begin is not None, bool(offsets), ids is not None]
     if sum(given) != 1:
         raise click.UsageError(
-            "say which records: --from TIME (and --to TIME), --from-offset P:O, or --ids FILE"
-            + ("; these exclude each other" if sum(given) else "")
+            "specify the records: --from TIME (and --to TIME), --from-offset P:O, or --ids FILE"
+            + ("; these are mutually exclusive" if sum(given) else "")
         )
     if end is not None and ids is not None:
         raise click.UsageError("--to goes with --from and --from-offset, not with --ids")

@@ -42,7 +42,7 @@ from window_consumer.replay.setup import sources_of, worker_of
     " partition P; may be repeated.",
 )
 @click.option("--skip", is_flag=True, help="Move forward, too: records are left out for good.")
-@click.option("--dry-run", is_flag=True, help="Only say what lies between; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only print what lies between; change nothing.")
 @common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common.features
@@ -138,7 +138,7 @@ def _as_json(rewind: Rewind, measured: Mapping[TopicPartition, Between], *, dry_
 
 def _as_text(rewind: Rewind, measured: Mapping[TopicPartition, Between], *, dry_run: bool) -> str:
     if not rewind.moves:
-        return f"{rewind.worker.group} is there already"
+        return f"{rewind.worker.group} is already there"
     verb = "would be moved" if dry_run else "was moved"
     lines = [f"{rewind.worker.group} {verb}:"]
     for move in rewind.moves:

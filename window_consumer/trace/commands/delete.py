@@ -21,7 +21,7 @@ from window_consumer.trace.spark.config import TraceSection
 @pipeline_config
 @click.option("--key", metavar="KEY", required=True, help="The key of the records.")
 @click.option("--dry-run", is_flag=True, help="Only count; delete nothing.")
-@click.option("--yes", is_flag=True, help="Delete: without it nothing is.")
+@click.option("--yes", is_flag=True, help="Really delete; without it nothing is deleted.")
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 def delete_command(*, config: Path, key: str, dry_run: bool, yes: bool, master: str | None) -> int:
     """Delete all steps and dead letters of a key's records from the tables, permanently.

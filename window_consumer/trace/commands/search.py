@@ -87,7 +87,7 @@ def search_command(  # noqa: PLR0913 - an argument for each option
     plan = load_pipeline(config)
     if since is not None:
         if from_us is not None:
-            raise click.UsageError("--since and --from exclude each other")
+            raise click.UsageError("--since and --from are mutually exclusive")
         from_us = int((time.time() - since) * 1e6)
     if from_us is not None and to_us is not None and to_us <= from_us:
         begin = "--from" if since is None else "--since"

@@ -47,8 +47,8 @@ class Index:
             self._table = DeltaTable(path)
         except TableNotFoundError as error:
             raise NoTableError(
-                f"there is no table of trace events at {path}: `window-consumer pipeline run trace`"
-                " makes it"
+                f"there is no table of trace events at {path}: `window-consumer pipeline run"
+                " trace` creates it"
             ) from error
         self._path = path.rstrip("/")
         self._database = duckdb.connect()
