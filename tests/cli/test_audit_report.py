@@ -40,7 +40,10 @@ def pipeline(commands: Commands) -> Commands:
         (("-c", "elsewhere.yaml"), "elsewhere.yaml"),
         (("orders",), "unexpected extra argument"),
         (("--explain", NOON, "--since", "1d"), "--explain and --since are mutually exclusive"),
-        (("--explain", NOON, "--alerts", "alerts"), "--explain and --alerts are mutually exclusive"),
+        (
+            ("--explain", NOON, "--alerts", "alerts"),
+            "--explain and --alerts are mutually exclusive",
+        ),
     ],
 )
 def test_what_is_asked_wrongly_is_reported_at_once(

@@ -151,7 +151,7 @@ def test_a_trace_without_keys_has_none_to_look_for(trace: Trace, golden: Golden)
         (("--from", "noon"), "'noon' is not a time"),
         (("--since", "1"), "'1' "),
         (("--at", "orders/x"), "--at orders/x: write orders, orders/0 or orders/0/17"),
-        (("--step", "lost"), "'lost' is not one of"),
+        (("--step", "gone"), "'gone' is not one of"),
         (("--limit", "0"), "0 is not in the range"),
     ],
 )

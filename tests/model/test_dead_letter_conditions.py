@@ -68,20 +68,23 @@ def test_a_reason_that_does_not_exist_is_an_error_that_says_what_was_meant(
 
 
 def test_a_reason_that_is_like_no_other_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(ExpressionError, match=r"there are RETRIES_EXHAUSTED, .*, MANUAL"):
+    with pytest.raises(ExpressionError, match=r"known are RETRIES_EXHAUSTED, .*, MANUAL"):
         parse_where("reason == 'zzz'")
 
 
 @pytest.mark.parametrize(
     ("condition", "reported"),
     [
-        ("reason == 'fatal'", r"there are RETRIES_EXHAUSTED, .*, MANUAL; did you mean FATAL\?"),
-        ("reason startswith 'RETRY'", "'RETRY' is no reason"),
+        ("reason == 'fatal'", r"known are RETRIES_EXHAUSTED, .*, MANUAL; did you mean FATAL\?"),
+        ("reason startswith 'RETRY'", "'RETRY' is not a reason"),
         ("not reason contains 'fatal'", r"did you mean FATAL\?"),
-        ("reason matches 'CRASH_*'", "'CRASH_\\*' is no reason"),
+        ("reason matches 'CRASH_*'", "'CRASH_\\*' is not a reason"),
         ("reason endswith 'EXPIRE'", r"did you mean EXPIRED\?"),
         ("header('wc-reason') in ['FATAL', 'STALED']", r"did you mean STALLED\?"),
-        ("written_by == 'sprig'", r"'sprig' is no writer .* kpipe, unknown; did you mean spring\?"),
+        (
+            "written_by == 'sprig'",
+            r"'sprig' is not a writer .* kpipe, unknown; did you mean spring\?",
+        ),
     ],
 )
 def test_a_word_that_no_dead_letter_has_is_an_error(condition: str, reported: str) -> None:

@@ -79,9 +79,8 @@ class CommandTopics:
         commands = "\n".join(f"  {each.command(self.cluster.bootstrap)}" for each in missing)
         names = ", ".join(each.name for each in missing)
         are = "is" if len(missing) == 1 else "are"
-        by_hand = (
-            f"create {'it' if len(missing) == 1 else 'them'} manually:\n{commands}\n{SEE_PLAN}"
-        )
+        them = "it" if len(missing) == 1 else "them"
+        by_hand = f"create {them} manually:\n{commands}\n{SEE_PLAN}"
         place = f"workers.{self.worker.name}"
         if not self.loaded.config.topics.create:
             raise MissingTopicError(
