@@ -24,7 +24,7 @@ def test_on_kafka(promise: Promise, kafka_shop: ReplayShop) -> None:
     [
         ((), "--from"),
         (("--from", "yesterday"), "yesterday"),
-        (("--from", "1h", "--from-offset", "0:1"), "exclude"),
+        (("--from", "1h", "--from-offset", "0:1"), "exclusive"),
         (("--from", at(5), "--to", at(5)), "empty"),
         (("--from", at(5), "--to", at(4)), "empty"),
         (("--to", at(4)), "--from"),
