@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import cattrs
-from attrs import asdict
-from confluent_kafka import Consumer, Producer, TopicPartition
+from attrs import asdict, field, frozen
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from benchmarks import children, framework, members, usage
 from benchmarks.results import Run
@@ -208,6 +208,16 @@ def start(
     return app.start_plan(plan, start_timeout=framework.START_S)
 
 
+@frozen
+class Cancelled:
+    """Numbers of records that somebody has cancelled."""
+
+    asked: set[int] = field(factory=set)
+    in_time: set[int] = field(factory=set)
+    """Those whose cancellation was acked a second before they were due: the service promises not
+    to deliver them, and nothing about the others."""
+
+
 def write(
     bootstrap: str,
     topic: str,
@@ -215,13 +225,18 @@ def write(
     due_ms: Iterable[int],
     size: int,
     cancel_one_in: int = 0,
-) -> set[int]:
+) -> Cancelled:
     """Write records that are due at these times, in milliseconds since 1970.
 
-    Of those that are due in ten seconds or later, one in so many is cancelled at once. Return the
-    numbers of these.
+    Of those that are due in ten seconds or later, one in so many is cancelled at once.
     """
-    cancelled: set[int] = set()
+    cancelled = Cancelled()
+
+    def acked(error: KafkaError | None, message: Message) -> None:
+        number, due_ms = map(int, (message.value() or b"").split())
+        if error is None and time.time() * 1000 + 1_000 < due_ms:
+            cancelled.in_time.add(number)
+
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 200_000}
     )
@@ -246,8 +261,10 @@ def write(
             except BufferError:
                 producer.poll(0.05)
         if cancel_one_in and number % cancel_one_in == 0 and each > time.time() * 1000 + 10_000:
-            producer.produce(f"{topic}.cancel", b"cancelled", b"%d" % number)
-            cancelled.add(number)
+            cancelled.asked.add(number)
+            cancellation = b"%d %d" % (number, each)
+            producer.produce(f"{topic}.cancel", cancellation, b"%d" % number, on_delivery=acked)
+        producer.poll(0)
     if left := producer.flush(_WRITE_S):
         raise RunError(f"{left} records were not acked")
     return cancelled

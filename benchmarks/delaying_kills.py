@@ -43,7 +43,7 @@ def run_kills(topics: Topics, workload: Workload) -> Run:
         group_members.disturb(workload.kills, REBALANCES, _EVERY_S)
         cancelled = sent.result()
         last_s = time.time() + _FARTHEST_S
-        wanted = set(range(spec.records)) - cancelled
+        wanted = set(range(spec.records)) - cancelled.asked
         found = delaying.arrivals(where.bootstrap, where.target, wanted, last_s)
         group_members.leave_all()
     seen = {each.number for each in found}
@@ -51,7 +51,7 @@ def run_kills(topics: Topics, workload: Workload) -> Run:
         len(seen) / (_SENT_S + _FARTHEST_S),
         lost=len(wanted - seen),
         notes={
-            "cancelled_delivered": float(len(cancelled & seen)),
+            "cancelled_delivered": float(len(cancelled.in_time & seen)),
             "twice": float(len(found) - len(seen)),
             **delaying.lateness(found),
         },
