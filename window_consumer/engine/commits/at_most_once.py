@@ -79,6 +79,7 @@ class AtMostOnce(DeliveryGuarantee):
     """Commits the records of slices, and lets the slices go to the slots then."""
 
     repeats = False
+    recalls_lost = False
 
     def __init__(
         self,
