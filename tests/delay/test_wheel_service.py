@@ -113,7 +113,9 @@ def test_a_cancelled_record_is_not_delivered(wheel: DelayService) -> None:
     assert (summary["cancelled"], summary["produced"]) == (1, 1)
 
 
-def test_a_target_that_is_missing_gets_its_records_once_it_exists(wheel: DelayService) -> None:
+def test_a_record_whose_target_is_missing_waits_in_a_level_and_holds_up_no_other(
+    wheel: DelayService,
+) -> None:
     wheel.start()
     wheel.send("later", to="reminders-new", wc_delay=1500)
     wheel.send("sooner", wc_delay=1600)
