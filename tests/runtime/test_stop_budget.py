@@ -104,6 +104,8 @@ def test_the_steps_of_a_stop_share_one_budget() -> None:
     (message,) = [broker.produce(*ORDERS)]
     engine.on_assigned([Assigned(ORDERS, 0)], clock.now())
     assignments.topic_ids[ORDERS] = "id-1"
+    (opening,) = engine.on_tick(clock.now(), clock.wall_ms()).commit
+    engine.on_committed({opening.name: None}, clock.now())
     engine.on_records(Batch.of(ORDERS, [message]), clock.now(), 0.0)
     (slice_,) = engine.on_tick(clock.now(), clock.wall_ms()).dispatch
     next(slice_.unclaimed)
