@@ -29,7 +29,7 @@ WAIT_S = 60.0
 
 
 class Replica:
-    """A process with a cache, as far as Kafka can tell."""
+    """What a process with a cache looks like to Kafka."""
 
     def __init__(self, topic: str) -> None:
         self.app = App("prices")

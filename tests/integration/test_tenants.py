@@ -51,7 +51,7 @@ class Tenants:
         return {"TENANT": tenant, "PASSWORD": self.kafka.passwords[principal or tenant]}
 
     def plan(self, tenant: str) -> Printed:
-        """Return what an administrator is told to make for a tenant."""
+        """Return the topics and ACLs that ``topics plan`` prints for a tenant."""
         address = f"kafka.bootstrap.servers={self.kafka.bootstrap}"
         plain = ("--set", address, "--set", "kafka.security.protocol=PLAINTEXT")
         ended = self.commands.run(

@@ -39,8 +39,8 @@ class Setting:
     values: tuple[object, ...] = ()
     """Empty for any but the default."""
     is_given: bool = False
-    """Whether it must be written somewhere, so that a default is no conflict. Without ``values``,
-    the default counts, too, if it is written."""
+    """Only a value that the user wrote conflicts, not a default. Without ``values``, writing the
+    default conflicts too."""
 
     def holds(self, worker: WorkerConfig, tree: Tree) -> bool:
         """Return whether the worker has it."""
@@ -51,11 +51,11 @@ class Setting:
         return self._value(worker) in self.values
 
     def is_in(self, tree: Tree, worker: WorkerConfig) -> bool:
-        """Return whether it is written somewhere."""
+        """Return whether the user wrote it."""
         return _is_given(tree.get(self.path(worker)))
 
     def path(self, worker: WorkerConfig) -> Path:
-        """Return where it stands in the file."""
+        """Return the path of the key in the configuration."""
         return ("workers", worker.name, *self.key.split("."))
 
     def shown(self, worker: WorkerConfig) -> str:
