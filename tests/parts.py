@@ -1,8 +1,8 @@
 """The parts that tests use as their users do: ``python -m tests.parts`` brings what is missing.
 
-Debian's Chromium, promtool and PostgreSQL, Apache Kafka's jars, Spark's connectors with their
-archive of classes. A part that may not be installed here is named, and the tests that need it are
-skipped; with CI set it is an error, and the exit code is 1.
+Debian's Chromium, promtool, PostgreSQL, Go and Node.js, Apache Kafka's jars, Spark's connectors
+with their archive of classes. A part that may not be installed here is named, and the tests that
+need it are skipped; with CI set it is an error, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ PACKAGES = {
     "prometheus": ("promtool",),
     "postgresql": ("pg_ctlcluster", "initdb"),
     "pgbouncer": ("pgbouncer",),
+    "golang-go": ("go",),
+    "nodejs": ("node",),
 }
 """Debian's packages, and the programs of which one is enough."""
 
@@ -71,7 +73,7 @@ def archive() -> None:
 
 SKIPPED = "tests that need it are skipped"
 PARTS: Sequence[tuple[str, Callable[[], None], str]] = (
-    ("Chromium, promtool and PostgreSQL", packages, SKIPPED),
+    ("Chromium, promtool, PostgreSQL, Go and Node.js", packages, SKIPPED),
     ("Apache Kafka", kafka, SKIPPED),
     ("Spark's connectors", spark, SKIPPED),
     ("Spark's archive of classes", archive, "its tests take longer"),
