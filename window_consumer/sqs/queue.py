@@ -1,0 +1,114 @@
+"""What the endpoint asks of a queue: the records of a worker with `pull`, and the leases on them.
+
+The endpoint speaks the protocol, a queue knows the worker. Only these classes are between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from attrs import frozen
+
+from window_consumer.model.errors import WindowConsumerError
+
+
+@frozen(kw_only=True)
+class QueuedMessage:
+    """A record that a client has leased.
+
+    `message_id` is the record's `wc-id`, or topic, partition and offset joined by hyphens.
+    `headers` are the user's, without ours. `timestamp_ms` and `first_received_ms` are milliseconds
+    since 1970. `attempt` counts from 1.
+    """
+
+    message_id: str
+    receipt_handle: str
+    value: bytes | None
+    key: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    first_received_ms: int
+    attempt: int
+
+
+@frozen(kw_only=True)
+class SentMessage:
+    """A record that all in-sync replicas have written."""
+
+    message_id: str
+    topic: str
+    partition: int
+    offset: int
+
+
+@frozen(kw_only=True)
+class QueueFigures:
+    """How many records wait in the topics (the lag), are leased, and are delayed."""
+
+    waiting: int
+    in_flight: int
+    delayed: int
+
+
+class InvalidReceiptError(WindowConsumerError):
+    """A receipt handle of another process, or of an earlier assignment of its partition.
+
+    The message names the address of the owner, where it is known.
+    """
+
+
+class Queue(Protocol):
+    """The queue of one worker with `pull`. Its methods run on the event loop of the endpoint."""
+
+    @property
+    def name(self) -> str:
+        """The worker's name, with `.fifo` after it if the worker is ordered by key."""
+
+    @property
+    def fifo(self) -> bool:
+        """Whether records of a key are leased one at a time, in the order of their offsets."""
+
+    @property
+    def visibility_timeout_s(self) -> float:
+        """How long a lease lasts unless the client says otherwise, in seconds."""
+
+    async def receive(
+        self, most: int, wait_s: float, visibility_s: float | None
+    ) -> Sequence[QueuedMessage]:
+        """Lease up to `most` records, and wait up to `wait_s` seconds for the first of them.
+
+        `visibility_s` is how long the leases last; None is the queue's own timeout.
+        """
+
+    async def delete(self, receipt_handle: str) -> None:
+        """Finish the record of a lease. Once the lease has ended, this changes nothing.
+
+        Raises InvalidReceiptError.
+        """
+
+    async def change_visibility(self, receipt_handle: str, seconds: float) -> None:
+        """Let the lease end `seconds` from now. With 0 the record is given back at once.
+
+        Raises InvalidReceiptError.
+        """
+
+    async def send(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes]],
+        delay_s: float = 0,
+        message_id: str | None = None,
+    ) -> SentMessage:
+        """Write a record to the queue's topic; returns once all in-sync replicas have it.
+
+        Raises WindowConsumerError if the topic does not take it, or if nothing delays records.
+        """
+
+    async def figures(self) -> QueueFigures:
+        """Return how many records wait, are leased and are delayed."""
