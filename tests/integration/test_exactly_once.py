@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from tests import reading
+from tests.conftest import MakeTopic
+from tests.integration import once_member
 from tests.integration.conftest import ShopOn, protocol_settings
+from tests.integration.members import SHORT_MS, Members, produce, set_session, wait_until
+from tests.integration.retry_topics import RetryTopics
+from tests.integration.shop import DEADLINE_S
 from window_consumer import App, Produce, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import ConfigError, Fatal, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.testing.real_kafka import RealKafka
 
 RECORDS = 600
+KILLS = 2
+ONCE_MEMBER = "tests.integration.once_member:app"
 
 
 def test_each_record_has_one_result_or_one_dead_letter(shop: ShopOn, protocol: str) -> None:
@@ -88,6 +100,58 @@ def test_a_second_process_with_the_same_id_stops_one_of_the_two_with_the_cause(
         orders.running(delivery="exactly_once") as second,
     ):
         orders.until(write, "one of the two stops")
+
+
+@pytest.fixture
+def members(
+    kafka: RealKafka, make_topic: MakeTopic, unique_name: Callable[[str], str], tmp_path: Path
+) -> Iterator[Members]:
+    retry = {"attempts": 1, "levels": ["300ms"], "on_failure": "overtake"}
+    worker = {
+        "delivery": "exactly_once",
+        "ordering": "key",
+        "concurrency": 4,
+        "retry": retry,
+        "kafka": protocol_settings("consumer"),
+    }
+    group = unique_name("once")
+    members = Members(kafka.bootstrap, make_topic("orders", 2), group, tmp_path, worker, 0.005)
+    set_session(kafka.bootstrap, group, SHORT_MS)
+    yield members
+    members.kill_all()
+
+
+def has_called(members: Members, calls: int) -> bool:
+    return members.calls() > calls
+
+
+def test_with_once_kills_repeat_no_effect_no_result_and_no_copy(members: Members) -> None:
+    database = once_member.engine_in(members.directory)
+    once_member.metadata.create_all(database)
+    topics = RetryTopics(
+        {"bootstrap.servers": members.bootstrap}, members.group, members.topic, ("300ms",)
+    )
+    produce(members.bootstrap, members.topic, RECORDS, 30)
+    member = members.start(ONCE_MEMBER)
+    for kill in range(KILLS):
+        done = RECORDS * (kill + 1) // (KILLS + 1)
+        wait_until(partial(has_called, members, done), DEADLINE_S, "its calls")
+        members.kill(member)
+        member = members.start(ONCE_MEMBER)
+    wait_until(topics.are_drained, DEADLINE_S, "source and level are committed")
+    assert set(members.stop_all()) == {0, -signal.SIGKILL}
+    numbers = range(RECORDS)
+    good = Counter(str(each) for each in numbers if not once_member.fails_for_good(each))
+    with database.connect() as connection:
+        results = connection.scalars(sa.select(once_member.outbox.table.c.payload))
+        assert Counter(each.decode() for each in results) == good
+        effects = connection.scalars(sa.select(once_member.effects.c.value))
+        assert Counter(effects) == good
+    database.dispose()
+    copies = Counter(int(each.value() or b"") for each in topics.copies("300ms"))
+    assert copies == Counter(filter(once_member.fails_at_first, numbers))
+    letters = Counter(int(each.value() or b"") for each in topics.dead_letters())
+    assert letters == Counter(filter(once_member.fails_for_good, numbers))
 
 
 def test_the_embedded_broker_is_refused(tmp_path: Path) -> None:

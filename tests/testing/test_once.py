@@ -13,9 +13,9 @@ from attrs import define, field
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.testing.shops import config
-from window_consumer import App, PartialFailure, Produce, Record
+from window_consumer import App, Fatal, PartialFailure, Produce, Record
 from window_consumer.database import Once, Outbox
-from window_consumer.testing import DEDUPLICATED, DONE, RETRYING, TestApp
+from window_consumer.testing import DEAD_LETTERED, DEDUPLICATED, DONE, RETRYING, TestApp
 
 KINDS = ("function", "coroutine", "batch")
 
@@ -28,6 +28,7 @@ class Shop:
     kind: str = "function"
     by: Callable[[Record], object] | None = None
     behave: Callable[[Record], object] = lambda _order: None
+    delivery: str = "at_least_once"
     metadata: sa.MetaData = field(factory=sa.MetaData)
 
     def __attrs_post_init__(self) -> None:
@@ -45,7 +46,8 @@ class Shop:
 
     def run(self) -> TestApp:
         app = App("shop")
-        worker = {"group": "shop", "retry": {"attempts": 2, "backoff": "1s..1s"}}
+        retry = {"attempts": 2, "backoff": "1s..1s"}
+        worker = {"group": "shop", "delivery": self.delivery, "retry": retry}
         if self.kind == "batch":
             app.batch_handler("orders", name="place", once=self.once)(self.place_all)
         elif self.kind == "coroutine":
@@ -130,6 +132,31 @@ def test_after_a_crash_the_same_record_is_deduplicated_and_its_call_stays(
         wc_app.run_until_settled()
         assert (result.outcome, len(result.calls)) == (DEDUPLICATED, 1)
         assert result.produced == [Produce("placed", None, "1")]
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_results_of_exactly_once_go_to_the_outbox_and_survive_an_aborted_transaction(
+    shop_of: ShopOf, kind: str
+) -> None:
+    shop = shop_of(kind, delivery="exactly_once")
+    crashes = [True]
+
+    def behave(order: Record) -> None:
+        if order.value == b"bad":
+            raise Fatal("no such customer")
+        if order.value == b"last" and crashes.pop():
+            crashes.append(False)
+            wc_app.crash()  # the transaction with dead letter and offsets is open
+
+    shop.behave = behave
+    with shop.run() as wc_app:
+        good, bad, last = wc_app.send_many("orders", ["good", "bad", "last"])
+        wc_app.run_until_settled()
+        assert (good.outcome, len(good.calls)) == (DEDUPLICATED, 1)
+        assert (bad.outcome, len(bad.calls)) == (DEAD_LETTERED, 2)
+        assert (last.outcome, len(last.calls)) == (DONE, 2)
+        assert [each.value for each in wc_app.dead_letters] == [b"bad"]
+    assert (shop.count(shop.orders), shop.count(shop.outbox.table)) == (2, 2)
 
 
 def test_connections_of_every_process_are_closed_at_the_end(shop_of: ShopOf) -> None:

@@ -94,7 +94,6 @@ class Conflict:
 
 _DEFAULTS: Final = WorkerConfig(group="")
 
-_EXACTLY_ONCE: Final = Setting("delivery", (DeliveryMode.EXACTLY_ONCE,))
 _AT_MOST_ONCE: Final = Setting("delivery", (DeliveryMode.AT_MOST_ONCE,))
 _BROADCAST: Final = Setting("delivery", (DeliveryMode.BROADCAST,))
 
@@ -205,12 +204,6 @@ CONFLICTS: Final = (
         HandlerTrait.ONCE,
         "once= makes one effect of several calls, and a record gets one call: take one of the two "
         "out",
-    ),
-    Conflict(
-        _EXACTLY_ONCE,
-        HandlerTrait.ONCE,
-        "an aborted transaction would take back results of a call that the database does not "
-        "repeat: take one of the two out",
     ),
     Conflict(
         Setting("group", is_given=True),
