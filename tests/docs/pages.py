@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +56,32 @@ def commands(page: Path) -> list[str]:
 
 def links(page: Path) -> list[str]:
     return _LINK.findall(page.read_text("utf-8"))
+
+
+def table(page: Path, first: str) -> list[list[str]]:
+    """Return the cells of the table whose first head is ``first``, its head included."""
+    lines = page.read_text("utf-8").splitlines()
+    (start,) = (number for number, line in enumerate(lines) if line.startswith(f"| {first}|"))
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])
+    return [
+        [cell.strip() for cell in row.strip("|").split("|")] for row in rows if "---" not in row
+    ]
+
+
+def numbered_tests(page: Path) -> dict[int, tuple[str, str]]:
+    """Return file and name of each test in the page's numbered list."""
+    found = re.findall(r"^(\d+)\. `([\w/]+\.py)::(\w+)`$", page.read_text("utf-8"), re.MULTILINE)
+    return {int(number): (file, name) for number, file, name in found}
+
+
+def missing_tests(page: Path) -> list[tuple[str, str]]:
+    """Return the tests in the page's numbered list that do not exist."""
+    return [each for each in numbered_tests(page).values() if each[1] not in _functions(each[0])]
+
+
+def _functions(file: str) -> set[str]:
+    tree = ast.parse((ROOT / file).read_text("utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def anchors(page: Path) -> set[str]:

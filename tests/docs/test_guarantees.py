@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, missing_tests, numbered_tests, table
 
-PAGE = (ROOT / "docs/guarantees.md").read_text("utf-8")
-
-
-def rows() -> list[list[str]]:
-    lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
-def named_tests() -> dict[int, tuple[str, str]]:
-    found = re.findall(r"^(\d+)\. `([\w/]+\.py)::(\w+)`$", PAGE, re.MULTILINE)
-    return {int(number): (file, name) for number, file, name in found}
+PAGE = ROOT / "docs/guarantees.md"
 
 
 def test_each_cell_says_what_a_crash_does_and_names_a_test() -> None:
-    head, *cells = rows()
+    head, *cells = table(PAGE, "effect ")
     assert len(head) == 6
     assert len(cells) == 5
     used = set()
@@ -31,10 +20,8 @@ def test_each_cell_says_what_a_crash_does_and_names_a_test() -> None:
             match = re.search(r"\((\d+)\)$", cell)
             assert match, cell
             used.add(int(match[1]))
-    assert used == set(named_tests())
+    assert used == set(numbered_tests(PAGE))
 
 
 def test_the_named_tests_exist() -> None:
-    for file, name in named_tests().values():
-        tree = ast.parse((ROOT / file).read_text("utf-8"))
-        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, name
+    assert missing_tests(PAGE) == []
