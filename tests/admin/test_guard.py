@@ -17,9 +17,11 @@ from tests.admin.admin import TOKEN, Asking, MadeUpBoard, asking
 from tests.admin.certificates import make_certificate
 from tests.golden_texts import Golden
 from tests.logged import events_in, fields_of, lines_of
+from window_consumer.admin.client import Access, AdminAddress, AskError, command
 from window_consumer.admin.config import AdminConfig, TlsConfig
 from window_consumer.admin.login_delay import FIRST_DELAY_S, LONGEST_DELAY_S, LoginDelay
 from window_consumer.admin.server import serving
+from window_consumer.admin.tokens import AccessRole, AccessToken
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import InterventionResult
 from window_consumer.model.errors import UsageError
@@ -68,6 +70,60 @@ def test_with_a_token_nobody_else_gets_anything(headers: dict[str, str]) -> None
 
 def test_whoever_shows_the_token_gets_an_answer(guarded: Asking) -> None:
     assert guarded("/api/windows", authorization=BEARER).status == 200
+
+
+READER = "fedcba9876543210"
+
+
+def with_roles() -> AdminConfig:
+    reader = AccessToken(token=READER, role=AccessRole.READ)
+    operator = AccessToken(token=READER[::-1] + "-ops", role=AccessRole.OPERATE)
+    tokens = {"support": reader, "ops": operator}
+    return AdminConfig(listen="127.0.0.1:0", token=TOKEN, tokens=tokens, values=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "role"),
+    [
+        ("admin", TOKEN, "operate"),
+        ("support", READER, "read"),
+        ("ops", READER[::-1] + "-ops", "operate"),
+    ],
+)
+def test_a_role_says_who_may_act_and_the_log_says_who_did(
+    name: str, token: str, role: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    board = MadeUpBoard()
+    record = "/api/workers/charge/partitions/orders/0/records/7"
+    with serving(board, with_roles(), Path()) as port:
+        ask = Asking(port)
+        session = ask("/login", "POST", f"token={token}").headers["set-cookie"].split("; ")[0]
+        for given in (
+            {"authorization": f"Bearer {token}"},
+            {"cookie": session, "sec_fetch_site": "same-origin"},
+        ):
+            seen = ask("/api/session", **given).json
+            assert (seen["name"], seen["role"]) == (name, role)
+            assert ask("/api/windows", **given).status == 200
+            assert ask(f"{record}/value", "POST", **given).status == 404  # not held, but allowed
+            acted = [
+                ask(path, "POST", **given).status
+                for path in ("/api/workers/charge/pause", f"{record}/skip")
+            ]
+            assert acted == ([200, 200] if role == "operate" else [403, 403])
+        assert ask("/logout", "POST", cookie=session, sec_fetch_site="same-origin").status == 303
+        forged = session.replace(f".{name}.", ".ops." if name != "ops" else ".admin.")
+        assert ask("/api/windows", cookie=forged).status == 401
+    paused = lines_of(caplog, LogEvent.ADMIN_PAUSE_REQUESTED, user=name, client="127.0.0.1")
+    assert len(paused) == (2 if role == "operate" else 0)
+    assert all(TOKEN not in each.getMessage() for each in caplog.records)
+
+
+def test_a_command_with_a_token_that_may_only_read_says_so() -> None:
+    with serving(MadeUpBoard(), with_roles(), Path()) as port:
+        address = AdminAddress("127.0.0.1", port)
+        with pytest.raises(AskError, match="support"):
+            command(address, "/api/workers/charge/pause", Access(READER))
 
 
 def test_the_form_gives_a_session_that_scripts_and_other_sites_cannot_use(guarded: Asking) -> None:
@@ -321,7 +377,7 @@ def test_a_value_is_reported_only_where_that_is_allowed_and_when_it_is_asked_for
     assert (reported.status, reported.json) == (200, board.record_value)
     assert board.asked == ["value orders[0] 7"] * 2
     asked = lines_of(caplog, LogEvent.ADMIN_VALUE_SHOWN)
-    assert {each.args for each in asked} == {("charge", "127.0.0.1", "orders[0] offset 7")}
+    assert {each.args for each in asked} == {("charge", "admin at 127.0.0.1", "orders[0] offset 7")}
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")

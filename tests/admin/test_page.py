@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ from playwright.sync_api import Browser, CDPSession, Locator, Page, expect
 from tests.admin.admin import TOKEN, Asking, MadeUpBoard, asking
 from tests.admin.boards import Shop, call
 from tests.golden_texts import Golden
+from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.feed import FRAME_S
 from window_consumer.admin.interventions import BREAKER_WORDS
+from window_consumer.admin.server import serving
+from window_consumer.admin.tokens import AccessRole, AccessToken
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import InterventionResult
 
@@ -372,6 +376,24 @@ def test_with_a_token_there_is_a_form_first_and_the_page_behind_it(
     expect(page.get_by_label("Token")).to_be_visible()
     page.goto(f"http://127.0.0.1:{looking.ask.port}/")
     expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_a_person_who_may_only_read_has_no_buttons_that_act(browser: Browser) -> None:
+    reader = AccessToken(token=TOKEN, role=AccessRole.READ)
+    admin = AdminConfig(listen="127.0.0.1:0", tokens={"support": reader})
+    with serving(Shop.with_a_blocked_record(), admin, Path()) as port:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Log out")).to_have_attribute(
+            "title", "support, role read"
+        )
+        page.locator(".strip canvas").press("Enter")
+        expect(page.locator("#details-title")).to_contain_text("offsets")
+        for acts in ("Pause", "Skip", "Dead letter"):
+            expect(page.get_by_role("button", name=acts)).to_have_count(0)
+        page.close()
 
 
 def test_light_and_dark_follow_the_system_until_somebody_chooses(look: Look) -> None:

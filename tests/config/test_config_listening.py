@@ -55,6 +55,11 @@ def test_what_is_no_address_is_refused(refused: Callable[..., str], listen: str,
     assert why in message
 
 
+ROLES = (
+    "{ops: {token: 0123456789abcdef, role: operate}, see: {token: a-second-secret-1, role: read}}"
+)
+
+
 def admin(listen: str, more: str) -> str:
     return f"{WORKER}admin: {{listen: '{listen}'{more}}}\n"
 
@@ -69,6 +74,7 @@ def admin(listen: str, more: str) -> str:
         ("0.0.0.0:1", ", insecure: true"),
         ("0.0.0.0:1", ", insecure: true, hosts: [admin.example.com, '[fd00::7]', 10.0.0.7]"),
         ("0.0.0.0:1", ", token: 0123456789abcdef, tls: {certificate: c.pem, key: k.pem}"),
+        ("0.0.0.0:1", f", tokens: {ROLES}, tls: {{certificate: c.pem, key: k.pem}}"),
     ],
 )
 def test_who_may_get_to_the_live_window(
@@ -95,6 +101,23 @@ def test_who_may_get_to_the_live_window(
         ("127.0.0.1:1", ", hosts: ['a.example:80']", "is not a host name"),
         ("127.0.0.1:1", ", hosts: ['*.example']", "is not a host name"),
         ("127.0.0.1:1", ", hosts: a.example", "admin.hosts"),
+        ("127.0.0.1:1", ", tokens: x", "admin.tokens"),
+        ("127.0.0.1:1", ", tokens: {a b: {token: 0123456789abcdef, role: read}}", "letters"),
+        ("127.0.0.1:1", ", tokens: {a: {token: 0123456789abcdef}}", "admin.tokens.a.role: is miss"),
+        ("127.0.0.1:1", ", tokens: {a: {role: read}}", "admin.tokens.a.token: is missing"),
+        ("127.0.0.1:1", ", tokens: {a: {role: raed, token: 0123456789abcdef}}", "mean read?"),
+        ("127.0.0.1:1", ", tokens: {a: {rol: read, token: 0123456789abcdef}}", "mean role?"),
+        ("127.0.0.1:1", ", tokens: {a: {role: read, token: tiny-one}}", "is shorter than 16"),
+        (
+            "127.0.0.1:1",
+            f", token: 1123456789abcdef, tokens: {ROLES.replace('ops', 'admin')}",
+            "admin.tokens.admin: is the name of admin.token",
+        ),
+        (
+            "127.0.0.1:1",
+            f", token: 0123456789abcdef, tokens: {ROLES}",
+            "admin.tokens.ops.token: is the token of admin, too",
+        ),
     ],
 )
 def test_what_is_too_open_is_refused(
@@ -116,7 +139,9 @@ def test_one_port_is_not_for_both(
     loaded(both("127.0.0.1:0"))  # any free one, and another one
 
 
-def test_the_token_is_a_secret(loaded: Callable[..., LoadedConfig]) -> None:
-    found = loaded(admin("127.0.0.1:0", ", token: 0123456789abcdef"))
+@pytest.mark.parametrize("more", [", token: 0123456789abcdef", f", tokens: {ROLES}"])
+def test_tokens_are_secrets(loaded: Callable[..., LoadedConfig], more: str) -> None:
+    found = loaded(admin("127.0.0.1:0", more))
     assert "0123456789abcdef" in found.secrets
     assert "0123456789abcdef" not in repr(found.config)
+    assert not {"operate", "read"} & found.secrets

@@ -1,4 +1,4 @@
-"""Responses of the admin address, shared with the pages of other features."""
+"""Responses and routes of the admin address, shared with the pages of other features."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from window_consumer.model.outcome import OUTCOMES
 
@@ -21,6 +22,10 @@ class Json(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Return the JSON of a response."""
         return json.dumps(content, separators=(",", ":")).encode()
+
+
+class ReadingRoute(Route):
+    """A route that changes nothing whatever its method: the role read suffices for it."""
 
 
 def outcomes_module() -> str:

@@ -134,13 +134,16 @@ def command(address: AdminAddress, path: str, access: Access) -> tuple[int, Any]
     Raises AskError without an answer or with one that is not a worker's.
     """
     status, text = fetch(address, path, access, _COMMAND_DEADLINE_S, "POST")
-    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+    if status == HTTPStatus.UNAUTHORIZED:
         refusal = _refusal(status, with_token=access.token is not None)
         raise AskError(f"{address}: {refusal}")
     try:
-        return status, json.loads(text)
-    except (ValueError, RecursionError) as error:
+        answer = json.loads(text)
+        if status == HTTPStatus.FORBIDDEN:
+            raise AskError(f"{address}: {answer['error']}")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise AskError(f"{address}: whatever answers there is not a worker") from error
+    return status, answer
 
 
 def fetch(

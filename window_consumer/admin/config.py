@@ -10,27 +10,26 @@ from typing import Final
 
 from attrs import field, frozen
 
+from window_consumer.admin.tokens import (
+    ADMIN,
+    NO_TOKENS,
+    AccessRole,
+    AccessToken,
+    Tokens,
+    shared_tokens,
+    token_kind,
+    tokens_kind,
+)
 from window_consumer.config import kinds
 from window_consumer.config.options import about
 from window_consumer.config.problems import Problem
 from window_consumer.config.sections.listening import ListenSection, address_kind
-
-_SHORTEST_TOKEN: Final = 16
 
 _OPEN_TO_OTHERS: Final = """\
 is {given}, which others can reach, without {missing}; choose:
   listen: 127.0.0.1:{port}, and look at it through a tunnel (kubectl port-forward, ssh -L)
   admin.token and admin.tls: {{certificate: ..., key: ...}}, both of them
   insecure: true, if something in front of it provides both"""
-
-
-def _wrong_token(text: str) -> str | None:
-    # The message never contains the text, which is a secret.
-    if len(text) < _SHORTEST_TOKEN:
-        return f"is shorter than {_SHORTEST_TOKEN} characters"
-    if not re.fullmatch(r"[\x21-\x7e]+", text):
-        return "has characters beside letters, digits and signs of ASCII, or spaces"
-    return None
 
 
 _HOST: Final = r"^[A-Za-z0-9._-]{1,253}$|^\[?[0-9A-Fa-f:.]+\]?$"
@@ -88,9 +87,18 @@ class AdminConfig(ListenSection):
         metadata=about(
             "What a person or a program must present: `Authorization: Bearer ...`, or in the "
             "page's form. 16 characters or more; always a secret.",
-            kind=kinds.text("a token of 16 characters or more", _wrong_token),
+            kind=token_kind(),
             default="none: everybody who can reach the address may look and pause",
             secret=True,
+        ),
+    )
+    tokens: Tokens = field(
+        default=NO_TOKENS,
+        metadata=about(
+            "Further tokens, by the names that the log has for who acts. Those with the role read "
+            "see everything and change nothing. `token` is one with the role operate, named admin.",
+            kind=tokens_kind(),
+            default="none",
         ),
     )
     tls: TlsConfig = field(
@@ -140,6 +148,14 @@ class AdminConfig(ListenSection):
         ),
     )
 
+    @property
+    def access(self) -> Tokens:
+        """All tokens by name, ``token`` included; without any, everybody may do everything."""
+        if self.token is None:
+            return self.tokens
+        admin = AccessToken(token=self.token, role=AccessRole.OPERATE)
+        return {ADMIN: admin, **self.tokens}
+
 
 _MISMATCH = "KEY_VALUES_MISMATCH"
 
@@ -179,13 +195,16 @@ def conflicts(admin: AdminConfig, given: Collection[str]) -> Iterator[Problem]:
     """Yield what is wrong although each key is right."""
     del given
     tls, address = admin.tls, admin.address
+    if admin.token is not None and ADMIN in admin.tokens:
+        yield Problem(("tokens", ADMIN), "is the name of admin.token: choose another one")
+    yield from shared_tokens(admin.access.items())
     if (tls.certificate is None) != (tls.key is None):
         missing = "certificate" if tls.certificate is None else "key"
         yield Problem(("tls", missing), "is missing: certificate and key go together")
         return
     if address is None or address.is_loopback or admin.insecure:
         return
-    lacks = {"admin.token": admin.token is None, "admin.tls": tls.certificate is None}
+    lacks = {"admin.token": not admin.access, "admin.tls": tls.certificate is None}
     if any(lacks.values()):
         missing = " and without ".join(key for key, is_missing in lacks.items() if is_missing)
         message = _OPEN_TO_OTHERS.format(given=admin.listen, missing=missing, port=address.port)

@@ -1,6 +1,7 @@
 """Access control of the admin address, and the security headers for browsers.
 
-- With a token, everything except the login form and the page's own files requires it.
+- With tokens, everything except the login form and the page's own files requires one; what changes
+  something requires the role operate.
 - Other sites' pages get nothing, even without a token: neither by a request from their page, nor by
   a name of theirs that resolves to this machine (DNS rebinding).
 - Displayed content cannot run: scripts come only from here, and no page can be framed.
@@ -25,8 +26,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from window_consumer.admin.answers import error
+from window_consumer.admin.answers import ReadingRoute, error
 from window_consumer.admin.login_delay import LoginDelay
+from window_consumer.admin.tokens import ANYBODY, NO_TOKENS, Principal, Tokens
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
@@ -55,6 +57,8 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
 }
 
+_PRINCIPAL: Final = "principal"
+
 _log = own_logger()
 
 
@@ -62,7 +66,8 @@ _log = own_logger()
 class Gate:
     """The rules that every request must pass."""
 
-    token: str | None = field(default=None, repr=False)
+    tokens: Tokens = NO_TOKENS
+    """By name; without any, everybody who reaches the address may do everything."""
     hosts: frozenset[str] | None = None
     """The allowed host names of this address, in lower case; None for any."""
     any_ip_address: bool = False
@@ -77,24 +82,28 @@ class Gate:
         """Return the name of the session's cookie: browsers share cookies among a host's ports."""
         return f"wc_admin_{self.port}"
 
-    def session(self) -> str:
-        """Return a new session, for a client that has presented the token."""
+    def session(self, name: str) -> str:
+        """Return a new session, for a client that has presented the token of that name."""
         until = str(int(time()) + SESSION_S)
-        return f"{until}.{self._signed(until)}"
+        return f"{until}.{name}.{self._signed(until, name)}"
 
-    def knows(self, headers: Headers) -> bool:
-        """Return whether a request has the token or a session."""
-        if self.token is None:
-            return True
+    def principal(self, headers: Headers) -> Principal | None:
+        """Return who sends a request with a token or a session; None if it has neither."""
+        if not self.tokens:
+            return ANYBODY
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return self.is_token(given.strip())
-        return self._is_session(cookie_parser(headers.get("cookie", "")).get(self.cookie, ""))
+            return self.owner_of(given.strip())
+        return self._owner_of_session(cookie_parser(headers.get("cookie", "")).get(self.cookie, ""))
 
-    def is_token(self, given: str) -> bool:
-        """Compare in constant time."""
-        token = self.token or ""
-        return bool(token) and hmac.compare_digest(given.encode(), token.encode())
+    def owner_of(self, given: str) -> Principal | None:
+        """Return whose token this is; compares with all in constant time."""
+        found = [
+            Principal(name, each.role)
+            for name, each in self.tokens.items()
+            if hmac.compare_digest(given.encode(), each.token.encode())
+        ]
+        return found[0] if found else None
 
     def is_called_rightly(self, headers: Headers) -> bool:
         """Return whether the request's host name is allowed."""
@@ -117,22 +126,31 @@ class Gate:
         except ValueError:
             return True
 
-    def _is_session(self, given: str) -> bool:
-        until, _, signed = given.partition(".")
-        is_ours = hmac.compare_digest(signed.encode(), self._signed(until).encode())
-        return is_ours and until.isdecimal() and int(until) > time()
+    def _owner_of_session(self, given: str) -> Principal | None:
+        until, _, rest = given.partition(".")
+        name, _, signed = rest.partition(".")
+        if name not in self.tokens:
+            return None
+        is_ours = hmac.compare_digest(signed.encode(), self._signed(until, name).encode())
+        if not (is_ours and until.isdecimal() and int(until) > time()):
+            return None
+        return Principal(name, self.tokens[name].role)
 
-    def _signed(self, text: str) -> str:
-        return hmac.new(self._secret, f"{text}.{self.token}".encode(), sha256).hexdigest()
+    def _signed(self, until: str, name: str) -> str:
+        text = f"{until}.{name}.{self.tokens[name].token}"
+        return hmac.new(self._secret, text.encode(), sha256).hexdigest()
 
 
 class Guard:
     """ASGI middleware that passes only permitted requests."""
 
-    def __init__(self, inner: ASGIApp, gate: Gate, pages: Sequence[BaseRoute]):
-        """``pages`` are for people: without a token they redirect to the login form."""
+    def __init__(
+        self, inner: ASGIApp, gate: Gate, routes: Sequence[BaseRoute], pages: Sequence[BaseRoute]
+    ):
+        """``pages`` are the routes for people: without a token they redirect to the login form."""
         self._inner = inner
         self._gate = gate
+        self._routes = routes
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,8 +192,12 @@ class Guard:
         is_page = scope["method"] in _SAFE and not path.startswith("/api/")
         if not is_page and gate.is_from_elsewhere(scope["method"], headers):
             return error(HTTPStatus.FORBIDDEN, "another site's page sent this request")
-        if path.startswith(_OPEN) or gate.knows(headers):
+        if path.startswith(_OPEN):
             return None
+        principal = gate.principal(headers)
+        if principal is not None:
+            scope.setdefault("state", {})[_PRINCIPAL] = principal
+            return self._forbidden(principal, scope)
         if is_page and any(page.matches(scope)[0] is not Match.NONE for page in self._pages):
             return RedirectResponse("../" * (path.count("/") - 1) + "login", HTTPStatus.SEE_OTHER)
         refused = error(
@@ -183,6 +205,38 @@ class Guard:
         )
         refused.headers["WWW-Authenticate"] = "Bearer"
         return refused
+
+    def _forbidden(self, principal: Principal, scope: Scope) -> Response | None:
+        if principal.may_operate or self._changes_nothing(scope):
+            return None
+        why = f"{principal.name} may only read: this needs a token with the role operate"
+        return error(HTTPStatus.FORBIDDEN, why)
+
+    def _changes_nothing(self, scope: Scope) -> bool:
+        if scope["method"] in _SAFE:
+            return True
+        full = (each for each in self._routes if each.matches(scope)[0] is Match.FULL)
+        return isinstance(next(full, None), ReadingRoute)
+
+
+def principal_of(request: Request) -> Principal:
+    """Return who sends a request that has passed."""
+    principal: Principal = request.scope["state"][_PRINCIPAL]
+    return principal
+
+
+def who_asks(request: Request) -> str:
+    """Return the name and the address of who sends a request, for the log.
+
+    Empty for a replica, which only its parent asks: that has logged it.
+    """
+    name, address = principal_of(request).name, _address_of(request.scope)
+    return f"{name} at {address}" if name and address else address
+
+
+def principal_fields(request: Request) -> dict[str, str]:
+    """Return the same as fields of a log line."""
+    return {"user": principal_of(request).name, "client": _address_of(request.scope)}
 
 
 def _shows_something(refusal: Response, scope: Scope) -> bool:
@@ -200,13 +254,16 @@ def _address_of(scope: Scope) -> str:
 async def log_in(request: Request, gate: Gate) -> Response:
     """Answer the login form: a session for the right token, the form again for a wrong one."""
     form = await _form_of(request)
-    if gate.token is not None and not gate.is_token(form.get("token", "")):
+    principal = gate.owner_of(form.get("token", "")) if gate.tokens else ANYBODY
+    if principal is None:
         await gate.wrong_tokens.delay(_address_of(request.scope))
         return RedirectResponse("login?wrong", HTTPStatus.SEE_OTHER)
     answer = RedirectResponse("./", HTTPStatus.SEE_OTHER)
+    if principal is ANYBODY:
+        return answer
     answer.set_cookie(
         gate.cookie,
-        gate.session(),
+        gate.session(principal.name),
         max_age=SESSION_S,
         httponly=True,
         samesite="strict",

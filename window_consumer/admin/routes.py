@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from window_consumer.admin.answers import FILES, Json, error, outcomes_module
+from window_consumer.admin.answers import FILES, Json, ReadingRoute, error, outcomes_module
 from window_consumer.admin.board import (
     Board,
     BoardAddress,
@@ -25,7 +25,15 @@ from window_consumer.admin.board import (
     partition_named,
 )
 from window_consumer.admin.feed import MOST_PAGES, Feed
-from window_consumer.admin.guard import Gate, Guard, log_in, log_out
+from window_consumer.admin.guard import (
+    Gate,
+    Guard,
+    log_in,
+    log_out,
+    principal_fields,
+    principal_of,
+    who_asks,
+)
 from window_consumer.admin.interventions import BREAKER_WORDS, DONE, STATUS, WORDS
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
@@ -76,14 +84,14 @@ class AdminRoutes:
             front,
             Route("/login", self._form, methods=["GET"]),
             Route("/login", self._log_in, methods=["POST"]),
-            Route("/logout", self._log_out, methods=["POST"]),
+            ReadingRoute("/logout", self._log_out, methods=["POST"]),
             Route("/api/session", self._session),
             Route("/api/windows", self._windows),
             Route("/api/frame", self._one_frame),
             Route("/api/events", self._events),
             Route(_PARTITION + "/cells/{number}", self._cell),
             Route(_PARTITION + "/records/{offset}", self._cell),
-            Route(_PARTITION + "/records/{offset}/value", self._value, methods=["POST"]),
+            ReadingRoute(_PARTITION + "/records/{offset}/value", self._value, methods=["POST"]),
             Route(_PARTITION + "/records/{offset}/{wanted}", self._intervene, methods=["POST"]),
             Route(_WORKER + "/breaker/{what}", self._decide_breaker, methods=["POST"]),
             Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
@@ -95,7 +103,7 @@ class AdminRoutes:
         application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
         application.router.redirect_slashes = False  # the target would not exist either
         for_people = [route for route in added if not route.path.startswith("/api/")]
-        return Guard(application, self._gate, [front, *for_people])
+        return Guard(application, self._gate, routes, [front, *for_people])
 
     def start(self) -> None:
         """Start to take samples; the event loop must be running."""
@@ -126,8 +134,10 @@ class AdminRoutes:
     async def _log_out(self, _: Request) -> Response:
         return log_out(self._gate)
 
-    async def _session(self, _: Request) -> Response:
-        return Json({"token": self._gate.token is not None} | self._features())
+    async def _session(self, request: Request) -> Response:
+        principal = principal_of(request)
+        session = {"token": bool(self._gate.tokens), "name": principal.name, "role": principal.role}
+        return Json(session | self._features())
 
     async def _windows(self, request: Request) -> Response:
         stacks, history = (request.query_params.get(each) == "1" for each in ("stacks", "history"))
@@ -164,12 +174,12 @@ class AdminRoutes:
         if found is None:
             why = "it is not held: only records that are not finished are"
             return error(HTTPStatus.NOT_FOUND, why)
-        if request.client is not None and request.client.host:  # not the parent of the replicas
+        if who_asks(request):
             place = f"{at.partition} offset {at.offset}"
             _log.info(
                 "%s: %s asked for the value of %s",
                 at.worker,
-                request.client.host,
+                who_asks(request),
                 place,
                 extra=_cell_fields(LogEvent.ADMIN_VALUE_SHOWN, request, at),
             )
@@ -233,21 +243,21 @@ def _cell_fields(event: LogEvent, request: Request, at: CellPlace) -> dict[str, 
         "topic": at.partition.topic,
         "partition": at.partition.partition,
         "offset": at.offset,
-        "client": request.client.host if request.client else "",
+        **principal_fields(request),
     }
 
 
 def _log_halt(request: Request, at: BoardAddress, what: str, *, done: bool | None) -> None:
     """Log who requested what, like ``_log_intervention``."""
-    if request.client is not None and request.client.host:
+    if who_asks(request):
         _log.warning(
             "%s: %s asked to %s %s: %s",
             at.worker,
-            request.client.host,
+            who_asks(request),
             what,
             "the worker" if at.partition is None else at.partition,
             _NO_ANSWER if done is None else "done" if done else "not here",
-            extra={"event": LogEvent.ADMIN_PAUSE_REQUESTED},
+            extra={"event": LogEvent.ADMIN_PAUSE_REQUESTED, **principal_fields(request)},
         )
 
 
@@ -255,17 +265,17 @@ def _log_decision(
     request: Request, at: BoardAddress, what: str, result: BreakerAnswer | None
 ) -> None:
     """Log who decided what, like ``_log_intervention``."""
-    if request.client is not None and request.client.host:
+    if who_asks(request):
         _log.warning(
             "%s: %s asked to %s what its circuit breaker holds: %s",
             at.worker,
-            request.client.host,
+            who_asks(request),
             what,
             _NO_ANSWER if result is None else BREAKER_WORDS[result],
             extra={
                 "event": LogEvent.ADMIN_BREAKER_DECIDED,
                 "worker": at.worker,
-                "client": request.client.host,
+                **principal_fields(request),
                 "wanted": what,
                 "result": result,
             },
@@ -276,11 +286,11 @@ def _log_intervention(
     request: Request, at: CellPlace, wanted: Intervention, verdict: InterventionResult | None
 ) -> None:
     """Log who requested what; with several replicas their parent does it."""
-    if request.client is not None and request.client.host:
+    if who_asks(request):
         _log.warning(
             "%s: %s asked to %s %s@%d: %s",
             at.worker,
-            request.client.host,
+            who_asks(request),
             wanted,
             at.partition,
             at.offset,

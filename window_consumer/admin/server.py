@@ -143,12 +143,12 @@ def _gate_of(admin: AdminConfig, address: ListenAddress, port: int) -> Gate:
     if not (admin.hosts or address.is_loopback):
         # No other site's page has the token, or a session under its own name. Without a token, a
         # foreign name that resolves to this address would suffice to read and to pause.
-        if admin.token is not None:
+        if admin.access:
             hosts = None
         else:
             hosts = (hosts or frozenset()) | {socket.gethostname().casefold()}
             any_ip_address = True
-    return Gate(admin.token, hosts, any_ip_address, port, admin.tls.certificate is not None)
+    return Gate(admin.access, hosts, any_ip_address, port, admin.tls.certificate is not None)
 
 
 def _config_of(

@@ -78,7 +78,7 @@ def example() -> str:
 
 def config_page(sections: Sections = NO_SECTIONS) -> str:
     """Return the reference page, in Markdown; ``sections`` are those of features."""
-    secrets = "".join(f", `{section}.{key}`" for section, key in secret_keys(sections))
+    secrets = "".join(f", `{'.'.join(path)}`" for path in secret_keys(sections))
     parts = [_INTRODUCTION.format(example=example()), _WRITING.replace("{more}", secrets)]
     parts.extend(_section(*section, sections) for section in _sections(sections))
     return "\n".join(parts)

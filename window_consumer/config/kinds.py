@@ -40,6 +40,8 @@ class ValueKind:
     """The limits, for a table: ``10ms to 1m``."""
     annotation: str = "Any"
     """The raw value's Python type, as decorators take it."""
+    hidden_key: str = ""
+    """Of a mapping of names: the key of each entry whose value never appears in any output."""
 
 
 def boolean() -> ValueKind:

@@ -16,7 +16,7 @@ from window_consumer.config.conflicts import HandlerTrait, conflicts_of_handlers
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.decorators import HandlerDefaults, explained, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
-from window_consumer.config.options import NO_SECTIONS, Sections, secret_keys
+from window_consumer.config.options import ANY_NAME, NO_SECTIONS, Sections, secret_keys
 from window_consumer.config.overrides import read_override
 from window_consumer.config.problems import InvalidError, Problem, to_error
 from window_consumer.config.schema import Config
@@ -189,9 +189,9 @@ def _with_overrides(
 
 
 def _secret_values(tree: Tree, sections: Sections) -> Iterable[str]:
-    secrets = set(secret_keys(sections))
+    secrets = list(secret_keys(sections))
     for path, value in walk(tree.value):
-        if path in secrets and isinstance(value, str | int | float):
+        if any(_fits(path, secret) for secret in secrets) and isinstance(value, str | int | float):
             yield as_text(value)
             yield _password_of(as_text(value))
             yield tree.origin(path).text or ""
@@ -201,6 +201,12 @@ def _secret_values(tree: Tree, sections: Sections) -> Iterable[str]:
         if is_secret_key(key) and isinstance(value, str | int | float):
             yield as_text(value)
             yield tree.origin(path).text or ""
+
+
+def _fits(path: Path, pattern: tuple[str, ...]) -> bool:
+    return len(path) == len(pattern) and all(
+        wanted in {ANY_NAME, part} for part, wanted in zip(path, pattern, strict=True)
+    )
 
 
 def _password_of(url: str) -> str:

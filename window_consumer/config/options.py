@@ -124,9 +124,15 @@ def subsections(section: type, sections: Sections = NO_SECTIONS) -> dict[str, ty
     }
 
 
-def secret_keys(sections: Sections) -> Iterator[tuple[str, str]]:
+ANY_NAME: Final = "NAME"
+"""Stands for any name in the path of a secret key."""
+
+
+def secret_keys(sections: Sections) -> Iterator[tuple[str, ...]]:
     """Yield the paths of the secret keys of features."""
     for section in sections.file:
         for name, (_, option) in options(section.kind).items():
             if option.secret:
                 yield section.name, name
+            if option.kind is not None and option.kind.hidden_key:
+                yield section.name, name, ANY_NAME, option.kind.hidden_key

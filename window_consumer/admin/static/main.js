@@ -111,6 +111,8 @@ async function offerLogout() {
   if (!response?.ok) return;
   const session = await response.json();
   show(document.getElementById("logout"), session.token);
+  if (session.name) document.querySelector("#logout button").title = `${session.name}, role ${session.role}`;
+  document.documentElement.dataset.role = session.role;
   show(document.getElementById("trace"), session.trace);
 }
 

@@ -58,7 +58,7 @@ export class RecordsTable {
     if (each.bytes === null || !each.error || each.running_s !== null) return [];
     return Object.entries(INTERVENTIONS).map(([wanted, words]) => {
       const isSure = this.sure === `${wanted} ${each.offset}`;
-      const button = make("button", { type: "button", cls: isSure ? "sure" : "quiet", text: isSure ? words.sure : words.ask, "aria-label": `Offset ${each.offset}: ${isSure ? words.sure : words.ask}`, "data-keep": `${wanted} ${each.offset}` });
+      const button = make("button", { type: "button", cls: isSure ? "sure operate" : "quiet operate", text: isSure ? words.sure : words.ask, "aria-label": `Offset ${each.offset}: ${isSure ? words.sure : words.ask}`, "data-keep": `${wanted} ${each.offset}` });
       button.addEventListener("click", () => this.press(each.offset, wanted, isSure));
       return button;
     });

@@ -51,9 +51,9 @@ export class WorkerView {
     this.title = make("h2");
     this.chip = make("span", { cls: "chip" });
     this.about = make("span", { cls: "about" });
-    this.pause = make("button", { type: "button" });
+    this.pause = make("button", { type: "button", cls: "operate" });
     this.pause.addEventListener("click", () => this.pauseAll());
-    this.release = make("button", { type: "button", text: "Release held records" });
+    this.release = make("button", { type: "button", cls: "operate", text: "Release held records" });
     this.release.hidden = true;
     this.release.addEventListener("click", () => this.releaseHeld());
     this.troubles = make("ul", { cls: "troubles", "aria-label": "Problems" });
@@ -244,7 +244,7 @@ class Row {
     this.strip = new Strip(this.canvas);
     this.clip = make("div", { cls: "clip" }, this.canvas);
     this.cells = { next: make("td", { cls: "number optional" }), lag: make("td", { cls: "number lag" }), age: make("td", { cls: "number lag-s" }), open: make("td", { cls: "number optional" }), flag: make("td", { cls: "flag" }) };
-    this.pause = make("button", { type: "button", cls: "quiet" });
+    this.pause = make("button", { type: "button", cls: "quiet operate" });
     this.pause.addEventListener("click", () => view.halt(this.partition.name, !this.partition.halted));
     const full = nameOf(partition.name);
     const level = partition.level === null ? full : `↳ retry after ${partition.level} [${partition.name.partition}]`;
