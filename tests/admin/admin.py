@@ -13,8 +13,9 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.admin.board import Board, BoardAddress, CellPlace
-from window_consumer.admin.config import AdminConfig, TlsConfig
+from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.server import serving
+from window_consumer.config.sections.listening import TlsConfig
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.trace.page import Trace, TracePages

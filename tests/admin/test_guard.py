@@ -18,10 +18,11 @@ from tests.admin.certificates import make_certificate
 from tests.golden_texts import Golden
 from tests.logged import events_in, fields_of, lines_of
 from window_consumer.admin.client import Access, AdminAddress, AskError, command
-from window_consumer.admin.config import AdminConfig, TlsConfig
+from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.login_delay import FIRST_DELAY_S, LONGEST_DELAY_S, LoginDelay
 from window_consumer.admin.server import serving
 from window_consumer.admin.tokens import AccessRole, AccessToken
+from window_consumer.config.sections.listening import TlsConfig
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import InterventionResult
 from window_consumer.model.errors import UsageError

@@ -1,6 +1,5 @@
 """The ``admin`` address: the live window in a browser, its JSON API, and manual interventions.
 
 Access control, the API's data and the page belong here. It observes workers through ``runtime`` and
-changes only what a user pauses or removes. The only package that imports Starlette and uvicorn,
-which are optional.
+changes only what a user pauses or removes.
 """

@@ -1,11 +1,9 @@
-"""The section ``admin``, and a check of the files of ``admin.tls``."""
+"""The section ``admin``."""
 
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import Final
 
 from attrs import field, frozen
@@ -23,7 +21,7 @@ from window_consumer.admin.tokens import (
 from window_consumer.config import kinds
 from window_consumer.config.options import about
 from window_consumer.config.problems import Problem
-from window_consumer.config.sections.listening import ListenSection, address_kind
+from window_consumer.config.sections.listening import ListenSection, TlsConfig, address_kind
 
 _OPEN_TO_OTHERS: Final = """\
 is {given}, which others can reach, without {missing}; choose:
@@ -39,32 +37,6 @@ def _wrong_host(name: str) -> str | None:
     if re.fullmatch(_HOST, name):
         return None
     return "is not a host name or IP address: it has no scheme, no port, and no * in it"
-
-
-def _file_kind(what: str) -> kinds.ValueKind:
-    return kinds.text(f"the path of a file with {what}, in PEM")
-
-
-@frozen(kw_only=True)
-class TlsConfig:
-    """The identity that an address presents."""
-
-    certificate: str | None = field(
-        default=None,
-        metadata=about(
-            "The certificate, followed by those that lead to its root.",
-            kind=_file_kind("a certificate"),
-            default="none: plain HTTP",
-        ),
-    )
-    key: str | None = field(
-        default=None,
-        metadata=about(
-            "The certificate's private key, without a passphrase.",
-            kind=_file_kind("a private key"),
-            default="none: plain HTTP",
-        ),
-    )
 
 
 @frozen(kw_only=True)
@@ -155,40 +127,6 @@ class AdminConfig(ListenSection):
             return self.tokens
         admin = AccessToken(token=self.token, role=AccessRole.OPERATE)
         return {ADMIN: admin, **self.tokens}
-
-
-_MISMATCH = "KEY_VALUES_MISMATCH"
-
-
-def certificate_problems(admin: AdminConfig, directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield problems of certificate and key: a key below ``admin.tls``, or "", and the reason.
-
-    Relative names start at ``directory``. Reads both files, and reveals nothing of their contents.
-    """
-    tls = admin.tls
-    if tls.certificate is None or tls.key is None:
-        return
-    unreadable = False
-    for key, name in (("certificate", tls.certificate), ("key", tls.key)):
-        try:
-            (directory / name).read_bytes()
-        except OSError as error:
-            unreadable = True
-            why = error.strerror or str(error)
-            yield key, f"{directory / name} cannot be read: {why}"
-    if unreadable:
-        return
-    try:
-        # Without the empty passphrase, OpenSSL would ask for one on the terminal.
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(directory / tls.certificate, directory / tls.key, lambda: "")
-    except (OSError, ValueError) as error:  # an SSLError is an OSError
-        if getattr(error, "reason", "") == _MISMATCH:
-            why = "the key is not that of the certificate"
-        else:
-            why = "both have to be in PEM, the certificate first in its file, the key without a"
-            why += " passphrase"
-        yield "", f"{tls.certificate} and {tls.key} cannot be used: {why}"
 
 
 def conflicts(admin: AdminConfig, given: Collection[str]) -> Iterator[Problem]:

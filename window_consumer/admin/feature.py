@@ -8,8 +8,9 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
-from window_consumer.admin.config import AdminConfig, certificate_problems, conflicts
+from window_consumer.admin.config import AdminConfig, conflicts
 from window_consumer.config.options import Section
+from window_consumer.config.sections.listening import certificate_problems
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AppStart, Feature, Pages, RunningFeature
@@ -57,7 +58,7 @@ class AdminFeature(Feature):
         """Check the certificate and key, if any; raise ConfigError if they are unusable."""
         problems = []
         admin = plan.config.section(AdminConfig)
-        for key, why in certificate_problems(admin, Path(plan.file).parent):
+        for key, why in certificate_problems(admin.tls, Path(plan.file).parent):
             path = ("admin", "tls", *filter(None, [key]))
             problems.append(f"{plan.where(*path)}: {'.'.join(path)}: {why}")
         if problems:

@@ -1,14 +1,18 @@
-"""Addresses to listen on, as sections of features have them."""
+"""Addresses to listen on, as sections of features have them, and their certificates."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from typing import NamedTuple
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from attrs import frozen
+from attrs import field, frozen
 
 from window_consumer.config import kinds
+from window_consumer.config.options import about
 
 _LARGEST_PORT = 65535
 _HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
@@ -33,6 +37,9 @@ class ListenAddress(NamedTuple):
         elif not re.fullmatch(_HOST_NAME, host):
             raise ValueError("does not begin with a host; 0.0.0.0 means all of this machine")
         return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def is_loopback(self) -> bool:
@@ -70,3 +77,62 @@ class ListenSection:
     def address(self) -> ListenAddress | None:
         """Where to listen; None for nowhere."""
         return None if self.listen is None else ListenAddress.parse(self.listen)
+
+
+def _file_kind(what: str) -> kinds.ValueKind:
+    return kinds.text(f"the path of a file with {what}, in PEM")
+
+
+@frozen(kw_only=True)
+class TlsConfig:
+    """The identity that an address presents."""
+
+    certificate: str | None = field(
+        default=None,
+        metadata=about(
+            "The certificate, followed by those that lead to its root.",
+            kind=_file_kind("a certificate"),
+            default="none: plain HTTP",
+        ),
+    )
+    key: str | None = field(
+        default=None,
+        metadata=about(
+            "The certificate's private key, without a passphrase.",
+            kind=_file_kind("a private key"),
+            default="none: plain HTTP",
+        ),
+    )
+
+
+_MISMATCH: Final = "KEY_VALUES_MISMATCH"
+
+
+def certificate_problems(tls: TlsConfig, directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield problems of certificate and key: a key below ``tls``, or "", and the reason.
+
+    Relative names start at ``directory``. Reads both files, and reveals nothing of their contents.
+    """
+    if tls.certificate is None or tls.key is None:
+        return
+    unreadable = False
+    for key, name in (("certificate", tls.certificate), ("key", tls.key)):
+        try:
+            (directory / name).read_bytes()
+        except OSError as error:
+            unreadable = True
+            why = error.strerror or str(error)
+            yield key, f"{directory / name} cannot be read: {why}"
+    if unreadable:
+        return
+    try:
+        # Without the empty passphrase, OpenSSL would ask for one on the terminal.
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(directory / tls.certificate, directory / tls.key, lambda: "")
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        if getattr(error, "reason", "") == _MISMATCH:
+            why = "the key is not that of the certificate"
+        else:
+            why = "both have to be in PEM, the certificate first in its file, the key without a"
+            why += " passphrase"
+        yield "", f"{tls.certificate} and {tls.key} cannot be used: {why}"
