@@ -10,14 +10,14 @@ import click
 from window_consumer.cli import options
 from window_consumer.cli.check import check
 from window_consumer.plan.child_spec import child_specs_of
-from window_consumer.plan.loading import load_app
+from window_consumer.plan.loading import load_app_if_named
 
 _WAIT_S: Final = 30.0
 """A person, or a deployment, waits for the answer."""
 
 
 @click.command("check")
-@options.application
+@options.optional_application
 @options.config
 @options.only
 @options.overrides
@@ -46,9 +46,10 @@ _WAIT_S: Final = 30.0
 @click.option(
     "--connect", is_flag=True, help="Also ask the cluster, and the databases of once and outbox."
 )
+@options.features
 def check_command(**given: Any) -> int:
     """Check a configuration without running it, and print its bounds."""
-    app = load_app(given["application"])
+    app = load_app_if_named(given["application"], given["config"], given["features"])
     only, overrides = given["only"], given["overrides"]
     plan = app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
     child_specs_of(app, plan)  # refuses what child processes could not import

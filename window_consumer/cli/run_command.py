@@ -14,16 +14,17 @@ from window_consumer.cli.replicas import run_copies
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.loading import load_app
+from window_consumer.plan.loading import load_app_if_named
 from window_consumer.runtime.replica import number_of_this_copy
 
 
 @click.command("run")
-@options.application
+@options.optional_application
 @options.config
 @options.only
 @options.overrides
 @options.start_timeout
+@options.features
 @click.option("--embedded", is_flag=True, help="Start an embedded broker in this process.")
 @click.option(
     "--processes",
@@ -55,6 +56,8 @@ from window_consumer.runtime.replica import number_of_this_copy
 def run_command(**given: Any) -> int:
     """Run the workers of a configuration until a signal stops them.
 
+    It needs no application if each worker has its handler in the configuration, such as http.
+
     SIGTERM or Ctrl-C: drain, commit, leave the group; a second one: end at once. SIGUSR1: print
     the windows and the stacks of running handlers.
     """
@@ -62,7 +65,7 @@ def run_command(**given: Any) -> int:
     if given["processes"] and not number_of_this_copy():
         return _run_copies(given)
     tune(given["switch_interval"], given["gc_threshold"])
-    app = load_app(given["application"])
+    app = load_app_if_named(given["application"], given["config"], given["features"])
     config, only, overrides = given["config"], given["only"], given["overrides"]
     if given["embedded"]:
         return run_embedded(app, config, only, overrides, formatter)
@@ -76,7 +79,7 @@ def _run_copies(given: dict[str, Any]) -> int:
             "--embedded and --processes: each process would have its own broker; start one"
             " with window-consumer broker, and name it in the configuration"
         )
-    app = load_app(given["application"])
+    app = load_app_if_named(given["application"], given["config"], given["features"])
 
     def make_plan() -> AppPlan:
         only, overrides = given["only"], given["overrides"]

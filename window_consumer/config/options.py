@@ -55,17 +55,24 @@ class Section:
     """Returns conflicts with other sections of a ``Config``; paths as in ``check``."""
     part_of: str = ""
     """The section whose commands read this one, too."""
+    handles: Callable[[Any], bool] = lambda _section: False
+    """Returns whether a worker with such a section needs no handler of the application."""
 
 
 @frozen
 class Sections:
     """The sections that features declare, by the place where they stand.
 
-    Those of workers have a name, a class, a meaning and a check; the rest is for the file's.
+    Those of workers have a name, a class, a meaning, a check and ``handles``; the rest is for the
+    file's.
     """
 
     file: tuple[Section, ...] = ()
     worker: tuple[Section, ...] = ()
+
+    def handling(self, worker: Any) -> list[str]:
+        """Return the names of those sections of a ``WorkerConfig`` that are its handler."""
+        return [each.name for each in self.worker if each.handles(worker.section(each.kind))]
 
 
 NO_SECTIONS: Final = Sections()

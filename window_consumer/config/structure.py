@@ -73,7 +73,12 @@ def _workers(raw: Any, problems: list[Problem], sections: Sections) -> dict[str,
         return {}
     found = _named(raw, WorkerConfig, ("workers",), problems, sections)
     return {
-        name: evolve(worker, name=name, handler=worker.handler or name)
+        name: evolve(
+            worker,
+            name=name,
+            handler=worker.handler or name,
+            handled_by=next(iter(sections.handling(worker)), ""),
+        )
         for name, worker in found.items()
     }
 

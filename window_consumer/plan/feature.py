@@ -184,7 +184,7 @@ class Feature:
     # ---- before a start, and in commands
 
     def handlers(self, config: Config) -> Mapping[str, HandlerSpec]:
-        """Return the handlers of the workers that its section adds."""
+        """Return the handlers of the workers that its sections add or handle, by handler."""
         del config
         return {}
 

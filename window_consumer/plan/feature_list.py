@@ -149,7 +149,7 @@ class FeatureList:
         return tuple(metric for each in self.each for metric in each.metrics)
 
     def handlers(self, config: Config) -> dict[str, HandlerSpec]:
-        """Return the handlers of the workers that features add."""
+        """Return the handlers of the workers that features add or handle."""
         return {name: spec for each in self.each for name, spec in each.handlers(config).items()}
 
     def refuse(self, plan: AppPlan) -> None:

@@ -8,9 +8,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from window_consumer.config import LoadedConfig, load
 from window_consumer.model.errors import ConfigError, UsageError
+from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.feature_list import FeatureList
 
@@ -56,6 +58,28 @@ def load_app(spec: str) -> AppDefinition:
         there = f"it has {', '.join(apps)}" if apps else "it has none"
         raise UsageError(f"{spec}: {module_name} has no App named {attribute!r}; {there}")
     return found
+
+
+def load_app_if_named(spec: str | None, file: Path, features: FeatureList) -> AppDefinition:
+    """Return the App that is named; otherwise one without handlers, called like the file.
+
+    That is enough where the sections of all workers are their handlers. Raises UsageError.
+    """
+    return UnnamedApp(file.stem, features=features) if spec is None else load_app(spec)
+
+
+class UnnamedApp(AppDefinition):
+    """What runs where no application is named: it has no handlers."""
+
+    def plan(self, *given: Any, **more: Any) -> AppPlan:
+        """See ``AppDefinition``; where something is missing, the error asks for an application."""
+        try:
+            return super().plan(*given, **more)
+        except ConfigError as error:
+            if _MISSING not in str(error):
+                raise
+            hint = "(name the application, MODULE:APP, unless each worker's handler is in the file)"
+            raise ConfigError(f"{error}\n{hint}", error.wrong) from error
 
 
 def load_without_handlers(

@@ -65,9 +65,11 @@ def make_plan(
     loaded = load(
         config, defaults, overrides, sections=features.sections, only_built_in=without_app
     )
-    handlers = {**handlers, **features.handlers(loaded.config)}
+    of_features = features.handlers(loaded.config)
     mask = Mask(loaded.secrets)
-    problems = list(_problems(loaded, handlers, only))
+    problems = [*_taken(loaded, handlers, of_features)]
+    handlers = {**handlers, **of_features}
+    problems.extend(_problems(loaded, handlers, only))
     if problems:
         raise ConfigError(mask("\n".join(problems)))
     chosen = [
@@ -92,6 +94,19 @@ def make_plan(
     return AppPlan(loaded.config, tuple(planned), mask, str(config), loaded)
 
 
+def _taken(
+    loaded: LoadedConfig, ours: Mapping[str, HandlerSpec], of_features: Mapping[str, HandlerSpec]
+) -> Iterator[str]:
+    """Yield the workers that have a handler of their own and one of the application."""
+    for name in ours.keys() & of_features.keys():
+        worker = loaded.config.workers[name]
+        yield (
+            f"{loaded.where(('workers', name, worker.handled_by))}: workers.{name}."
+            f"{worker.handled_by}: is the handler, and the application has a handler {name!r}"
+            f" ({ours[name].place}): take one of the two out, or rename one of them"
+        )
+
+
 def _problems(
     loaded: LoadedConfig, handlers: Mapping[str, HandlerSpec], only: Sequence[str]
 ) -> Iterator[str]:
@@ -101,7 +116,9 @@ def _problems(
             yield f"worker {name}: there is no such worker; there are {', '.join(sorted(workers))}"
     for name, worker in workers.items():
         for missing in (each for each in worker.handlers if each not in handlers):
-            there = ", ".join(sorted(handlers)) or "none: is @app.handler used in the module?"
+            there = ", ".join(sorted(handlers)) or (
+                "none: name it, MODULE:APP, or use @app.handler in its module"
+            )
             key = "handler" if worker.handler != name else ""
             where = loaded.where(("workers", name, *([key] if key else [])))
             yield (

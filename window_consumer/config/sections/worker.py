@@ -52,6 +52,8 @@ class WorkerConfig:
     """The worker's key in the file; the loader fills it in."""
     own_topics: OwnTopics | None = None
     """Set for a built-in worker, which a section declares."""
+    handled_by: str = ""
+    """The section of the worker that is its handler; empty if the application has the handler."""
     enabled: bool = field(
         default=True,
         metadata=about(

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from itertools import islice, pairwise
-from typing import Final
+from itertools import pairwise
+from typing import Final, Literal
 
 from attrs import evolve
 
-from window_consumer.config import kinds, names, units
+from window_consumer.config import kinds, units
+from window_consumer.config.checks.features import feature_problems
+from window_consumer.config.checks.subscription import ladder_topics, overlap
 from window_consumer.config.conflicts import conflicts_of_keys
 from window_consumer.config.options import Sections
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, effective_kafka
-from window_consumer.config.sections import RetryConfig, TopicsConfig
+from window_consumer.config.sections import RetryConfig
 from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import NewFailureConfig
 from window_consumer.config.sections.kafka_properties import CLIENTS
-from window_consumer.config.sections.listening import ListenAddress, ListenSection
 from window_consumer.config.sections.mask import empty_rules
 from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.tree import Path, Tree
@@ -39,21 +40,6 @@ is missing: what makes the classes, for example by: header('tenant'), by: topic 
 _ALL_ALIKE: Final = """\
 is strict, and all classes weigh the same; write weights, for example {urgent: 10, default: 1}"""
 
-_TWICE: Final = """\
-{what} is read by the worker {other} of the same group ({where}); each record goes to one of them
-  to run both handlers on every record, give one of the workers a group of its own
-  to run one handler, merge the workers or remove the topic from one of them"""
-
-_ITS_OWN: Final = """\
-has the name of a dead-letter topic of this worker
-  failed records would be read again: remove the topic and redrive dead letters instead
-  or, if it is not one, choose another group or another template for topics.dlq"""
-
-_READ_ANYWAY: Final = """\
-has the name of a {kind} topic of this worker
-  {kind} topics are read without being listed: remove the topic
-  or, if it is not one, choose another group or another template for topics.{kind}"""
-
 _SCATTERS: Final = """\
 {key} is {value}, and ordering is {ordering}: the copies of a record, in retry levels or put back \
 by dlq redrive, could be assigned to another member than its partition, and would wait there forever
@@ -68,9 +54,6 @@ looks for nothing without an action; choose:
 _TOO_MANY: Final = """\
 is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
 processor cores, which is also the default"""
-
-
-_SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
 
 def check(
@@ -104,34 +87,17 @@ def check(
         )
     if "mask" not in broken:
         problems.extend(empty_rules(config.mask))
-    problems.extend(_same_address(config, sections))
-    problems.extend(_of_features(config, tree, broken, sections))
+    problems.extend(feature_problems(config, tree, broken, sections))
     if "kafka" not in broken:
         problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
         problems.extend(problem for worker in running for problem in _scatter(config, worker, tree))
     for index, worker in enumerate(running):
         for other in running[:index]:
-            problems.extend(_overlap(worker, other, tree))
+            problems.extend(overlap(worker, other, tree))
     if "topics" not in broken:
         with_ladders = [worker for worker in running if not worker.is_broadcast]
-        problems.extend(_ladder_topics(with_ladders, config.topics, tree))
+        problems.extend(ladder_topics(with_ladders, config.topics, tree))
     return problems
-
-
-def _of_features(
-    config: Config, tree: Tree, broken: Collection[str | int], sections: Sections
-) -> Iterator[Problem]:
-    path: Path
-    for each in sections.file:
-        if each.name not in broken:
-            path = (each.name,)
-            found = each.check(config.section(each.kind), tree.get(path) or ())
-            yield from (problem.below(path) for problem in (*found, *each.relations(config)))
-    for each in sections.worker:
-        for name, worker in config.workers.items():
-            path = ("workers", name, each.name)
-            found = each.check(worker.section(each.kind), tree.get(path) or ())
-            yield from (problem.below(path) for problem in found)
 
 
 def _missing_groups(tree: Tree) -> Iterator[Problem]:
@@ -145,26 +111,22 @@ def _missing_groups(tree: Tree) -> Iterator[Problem]:
             yield Problem(("workers", name, "group"), f"is missing: {expected}")
 
 
-def _same_address(config: Config, sections: Sections) -> Iterator[Problem]:
-    taken: dict[ListenAddress, str] = {}
-    for each in sections.file:
-        section = config.section(each.kind)
-        if isinstance(section, ListenSection) and section.address and section.address.port:
-            other = taken.setdefault(section.address, each.name)
-            if other != each.name:
-                message = f"is {section.listen}, and so is {other}.listen: choose another port"
-                yield Problem((each.name, "listen"), message)
-
-
 def with_defaults(worker: WorkerConfig) -> WorkerConfig:
-    """Fill in what follows from other keys: failed records are overtaken unless somebody chose."""
+    """Fill in what follows from other keys.
+
+    Failed records are overtaken unless somebody chose; where a section is the handler, order is
+    kept.
+    """
     if worker.is_broadcast:
         worker = _with_broadcast(worker)
     if worker.delivery is DeliveryMode.AT_MOST_ONCE:
         return _with_at_most_once(worker)
     if worker.retry.on_failure is not None or _must_choose(worker):
         return worker
-    return evolve(worker, retry=evolve(worker.retry, on_failure="overtake"))
+    on_failure: Literal["block", "overtake"] = "overtake"
+    if worker.handled_by and worker.ordering != "unordered":
+        on_failure = "block"
+    return evolve(worker, retry=evolve(worker.retry, on_failure=on_failure))
 
 
 def _with_at_most_once(worker: WorkerConfig) -> WorkerConfig:
@@ -217,7 +179,8 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
 
 def _must_choose(worker: WorkerConfig) -> bool:
     ladderless = (DeliveryMode.AT_MOST_ONCE, DeliveryMode.BROADCAST)
-    return worker.ordering != "unordered" and worker.delivery not in ladderless
+    keeps_order = worker.handled_by and not worker.retry.levels
+    return not keeps_order and worker.ordering != "unordered" and worker.delivery not in ladderless
 
 
 def _batch(worker: WorkerConfig) -> Iterator[Problem]:
@@ -308,77 +271,3 @@ def _key_of(worker: WorkerConfig, key: str, tree: Tree) -> Path | None:
             if path in tree.origins:
                 return path
     return None
-
-
-def _overlap(worker: WorkerConfig, other: WorkerConfig, tree: Tree) -> Iterator[Problem]:
-    if worker.group != other.group or worker.is_broadcast:
-        return
-    for key, expression, shared in _shared(worker, other):
-        index = getattr(worker, key).index(expression)
-        path: Path = ("workers", worker.name, key, index)
-        other_key = ("workers", other.name, "topics" if other.topics else "patterns")
-        where = tree.origin(other_key).where
-        yield Problem(path, _TWICE.format(what=shared, other=other.name, where=where))
-
-
-def _shared(worker: WorkerConfig, other: WorkerConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield key and item of the worker's subscription, with what the other worker shares."""
-    for topic in worker.topics:
-        if topic in other.topics or any(re.search(p, topic) for p in other.patterns):
-            yield "topics", topic, f"the topic {topic}"
-    for pattern in worker.patterns:
-        if pattern in other.patterns:
-            yield "patterns", pattern, f"what {pattern} matches"
-        for topic in other.topics:
-            if re.search(pattern, topic):
-                yield "patterns", pattern, f"the topic {topic}"
-
-
-def _ladder_topics(
-    workers: list[WorkerConfig], topics: TopicsConfig, tree: Tree
-) -> Iterator[Problem]:
-    owners: dict[str, tuple[WorkerConfig, str]] = {}
-    for worker in workers:
-        for index, topic in enumerate(worker.topics):
-            path: Path = ("workers", worker.name, "topics", index)
-            if _matches(worker.dlq_topic("{topic}", topics), topic):
-                yield Problem(path, _ITS_OWN)
-            if _matches(worker.retry_topic("{topic}", "{delay}", topics), topic):
-                yield Problem(path, _READ_ANYWAY.format(kind="retry"))
-            if worker.parks and _matches(worker.park_topic("{topic}", topics), topic):
-                yield Problem(path, _READ_ANYWAY.format(kind="park"))
-            yield from islice(_wrong_copies(worker, topic, topics, owners, tree), 1)
-
-
-def _wrong_copies(
-    worker: WorkerConfig,
-    topic: str,
-    topics: TopicsConfig,
-    owners: dict[str, tuple[WorkerConfig, str]],
-    tree: Tree,
-) -> Iterator[Problem]:
-    """Yield problems with the names of the topics for copies of one topic's records."""
-    path: Path = ("workers", worker.name, "topics", worker.topics.index(topic))
-    for name in worker.ladder_topics(topic, topics):
-        key, what = "retry", "retry"
-        if name == worker.dlq_topic(topic, topics):
-            key, what = "dlq", "dead-letter"
-        elif name == worker.park_topic(topic, topics):
-            key, what = "park", "park"
-        wrong = names.wrong_name(name)
-        if wrong is not None:
-            yield Problem(path, f"its {what} topic {name} {wrong}; {_SHORTER.format(key=key)}")
-        owner, source = owners.setdefault(name, (worker, topic))
-        if (owner.group, source) != (worker.group, topic):
-            yield Problem(
-                path,
-                f"its {what} topic {name} also belongs to {source} in the worker "
-                f"{owner.name} ({tree.origin(('workers', owner.name)).where}); "
-                f"choose another group, or another template for topics.{key}",
-            )
-
-
-def _matches(filled: str, topic: str) -> bool:
-    """Return whether a topic's name could come from a template whose group is filled in."""
-    pieces = re.split(r"\{(?:topic|delay)\}", filled)
-    return re.fullmatch(".+".join(map(re.escape, pieces)), topic) is not None
