@@ -118,3 +118,21 @@ def test_a_dead_letter_topic_that_is_narrower_is_warned_of(shop: Shop) -> None:
     topics.make(AdminClient({"bootstrap.servers": shop.bootstrap}), topic)
     (warning,) = shop.findings()["warnings"]
     assert re.search(rf"\b{name} .*\b1\b.*\b{shop.topic} .*\b2\b", warning)
+
+
+def test_what_the_delay_service_shares_is_checked_and_not_created(
+    shop: Shop, unique_name: Callable[[str], str]
+) -> None:
+    entry = unique_name("delay")
+    schedules = {"job": {"cron": "0 2 * * *", "to": shop.topic}}
+    delay = {"to": [shop.topic], "topic": entry}
+    client = {"bootstrap.servers": shop.bootstrap}
+    worker = {"topics": [shop.topic], "group": shop.group}
+    sections = {"workers": {"charge": worker}, "delay": delay, "schedules": schedules}
+    shop.commands.configure({"kafka": client, **sections})
+    ended = shop.commands.run("check", "shop:app", "--connect", "--json")
+    assert ended.code == 0, ended.err
+    shared = ended.json["workers"]["delay"]["cluster"]["state_topics"]
+    assert set(shared) == {f"{entry}.cancel", f"{entry}.schedules"}
+    there = AdminClient(client).list_topics(timeout=30).topics
+    assert not [name for name in there if name.startswith(entry)]

@@ -11,6 +11,7 @@ from attrs import define, field
 from window_consumer.config import Config
 from window_consumer.model.protocols import Copy
 from window_consumer.schedules.config import Missed, ScheduleConfig
+from window_consumer.schedules.pause_rule import UnsentTicksRule
 from window_consumer.schedules.schedule import Schedule, last_ticks, text_of
 from window_consumer.schedules.sender import TickSender
 from window_consumer.testing.clock import ManualClock
@@ -160,8 +161,13 @@ def test_a_topic_without_an_answer_holds_up_no_other_schedule() -> None:
     assert world.ids() == minutes(1, 2, 3)
     assert world.ids("mails") == []
     assert world.runs.figures().failing == 1
+    assert [(e.schedule, e.topic) for e in world.runs.unsent()] == [("mail", "mails")]
+    (finding,) = UnsentTicksRule(world.runs.unsent).findings()
+    assert (finding.kind, finding.pauses) == ("tick_refused", False)
+    assert finding.figures == {"schedule": "mail", "topic": "mails"}
     world.refused.clear()
     world.pass_time(60)
+    assert list(world.runs.unsent()) == []
     assert world.ids("mails")[-1:] == minutes(4, name="mail")
     assert world.runs.figures().failing == 0
 
@@ -170,6 +176,7 @@ def test_a_note_without_an_answer_is_written_again_without_the_tick() -> None:
     world = World({"job": schedule()})
     world.refused.add(KEPT)
     world.pass_time(31)
+    assert [each.topic for each in world.runs.unsent()] == [KEPT]
     world.refused.clear()
     world.pass_time(5)
     assert world.ids() == minutes(1)

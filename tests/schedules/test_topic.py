@@ -28,13 +28,20 @@ class SetCluster(FakeCluster):
         return self.settings
 
 
-def prepare(folder: Path, cluster: FakeCluster, **sections: Any) -> None:
+def prepare(
+    folder: Path,
+    cluster: FakeCluster,
+    source: Topic | None = SOURCE,
+    *,
+    dry: bool = False,
+    **sections: Any,
+) -> None:
     schedules = {"job": {"cron": "0 2 * * *", "to": "reports"}}
     file = folder / "workers.yaml"
     file.write_text(yaml.safe_dump({"delay": {"to": ["x"]}, "schedules": schedules, **sections}))
     loaded = load(file, {}, sections=FEATURES.sections)
     (topic,) = (each for each in FEATURES.state_topics(loaded.config) if each.name == KEPT)
-    topic.prepare(loaded, loaded.config.workers["delay"], cluster, SOURCE)
+    topic.prepare(loaded, loaded.config.workers["delay"], cluster, source, dry=dry)
 
 
 @pytest.fixture
@@ -50,11 +57,18 @@ def test_a_missing_topic_is_created_with_one_partition(broker: FakeBroker, tmp_p
     assert len(broker.topics.by_name[KEPT].logs) == 1
 
 
+@pytest.mark.parametrize("source", [SOURCE, None])
+def test_a_check_creates_nothing(source: Topic | None, broker: FakeBroker, tmp_path: Path) -> None:
+    prepare(tmp_path, FakeCluster(broker), source, dry=True)
+    assert KEPT not in broker.topics.by_name
+
+
+@pytest.mark.parametrize("dry", [True, False])
 def test_where_it_may_not_be_created_the_error_has_the_command(
-    broker: FakeBroker, tmp_path: Path
+    broker: FakeBroker, tmp_path: Path, *, dry: bool
 ) -> None:
     with pytest.raises(MissingTopicError) as error:
-        prepare(tmp_path, FakeCluster(broker), topics={"create": False})
+        prepare(tmp_path, FakeCluster(broker), dry=dry, topics={"create": False})
     assert f"--topic {KEPT} --partitions 1" in str(error.value)
 
 

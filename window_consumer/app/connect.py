@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import evolve, frozen
 
@@ -13,6 +13,7 @@ from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.event_topics import event_place
 from window_consumer.plan.preflight import PreparedWorker
 from window_consumer.plan.topics.problems import wider_copies
+from window_consumer.plan.topics.state_topics import StateTopic
 
 
 @frozen
@@ -26,6 +27,8 @@ class ClusterFindings:
     """The dead-letter topic of each source topic."""
     retry_topics: dict[str, list[str]]
     """The retry topics of each source topic, in the order of the ladder."""
+    state_topics: dict[str, str]
+    """What its group shares in compacted topics: the name of each, and a description."""
     leftovers: dict[str, int | None]
     """Retry topics without a configured level, each with its number of remaining records; None
     where the cluster does not report it."""
@@ -46,6 +49,8 @@ class ClusterFindings:
             yield f"  cluster: dead letters of {source} go to {target}; may write"
         for source, names in sorted(self.retry_topics.items()):
             yield f"  cluster: {source} is retried by {', '.join(names)}; may read and write"
+        for name, what in sorted(self.state_topics.items()):
+            yield f"  cluster: {name} keeps {what}; may be used"
         for name, backlog in sorted(self.leftovers.items()):
             held = "an unknown number of" if backlog is None else str(backlog)
             then = "it may be deleted" if backlog == 0 else "it is read until it is drained"
@@ -77,7 +82,8 @@ def findings_of(
     a start would raise.
     """
     prepared = app.prepare(plan, start_timeout=start_timeout, dry=True)
-    found = [_findings(worker) for worker in prepared.workers]
+    states = app.features.state_topics(plan.config)
+    found = [_findings(worker, _checked(worker, states, plan)) for worker in prepared.workers]
     topics = list(app.features.event_topics(plan.config))
     place = event_place(plan, prepared) if topics else None
     problems = [each.problem(plan, place, dry=True) for each in topics if place is not None]
@@ -86,7 +92,16 @@ def findings_of(
     return tuple(found)
 
 
-def _findings(worker: PreparedWorker) -> ClusterFindings:
+def _checked(worker: PreparedWorker, states: Sequence[StateTopic], plan: AppPlan) -> dict[str, str]:
+    """Check the worker's topics of state as a start does."""
+    own = [each for each in states if each.worker == worker.plan.name]
+    for each in own:
+        source = worker.cluster.topics([each.source]).get(each.source)
+        each.prepare(plan.loaded, worker.plan.config, worker.cluster, source, dry=True)
+    return {each.name: each.what for each in own}
+
+
+def _findings(worker: PreparedWorker, state_topics: dict[str, str]) -> ClusterFindings:
     cluster = worker.cluster
     config = cluster.broker_config()
     limits = {key: config[key] for key in _LIMITS if key in config}
@@ -112,6 +127,7 @@ def _findings(worker: PreparedWorker) -> ClusterFindings:
             for name, ladder in worker.ladders.items()
             if ladder.levels
         },
+        state_topics=state_topics,
         leftovers={each.name: each.backlog for each in worker.leftovers if each.retry_level.level},
         partitions=partitions,
         members=members,

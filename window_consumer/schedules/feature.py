@@ -9,6 +9,7 @@ from typing import Final, Self
 from attrs import frozen
 
 from window_consumer.config import Config
+from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.topic_reader import TopicReader
@@ -21,6 +22,7 @@ from window_consumer.runtime.worker import SystemClock
 from window_consumer.schedules.config import NAME, SECTION, SERVICE, ScheduleConfig, topic_of
 from window_consumer.schedules.metrics import METRICS
 from window_consumer.schedules.ownership import ScheduleOwner
+from window_consumer.schedules.pause_rule import UnsentTicksRule
 from window_consumer.schedules.schedule import LastTick, Schedule, last_ticks, moment_of, text_of
 from window_consumer.schedules.sender import ScheduleFigures, TickSender
 
@@ -63,6 +65,13 @@ class RunningSchedules(RunningFeature):
     def observer_of(self, worker: PreparedWorker) -> Observer | None:
         """Return what learns whether this process has the schedules."""
         return self._owner if worker.plan.name == SERVICE else None
+
+    def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
+        """Return what reports ticks that cannot be sent; it pauses nothing."""
+        sender = self._sender
+        if sender is None or worker.plan.name != SERVICE:
+            return []
+        return [UnsentTicksRule(sender.unsent)]
 
     def figures(self) -> ScheduleFigures | None:
         """Return the counts."""

@@ -32,6 +32,16 @@ class ScheduleFigures:
     """Schedules of this process whose due ticks could not be sent yet."""
 
 
+@frozen
+class UnsentTicks:
+    """A schedule whose due ticks could not be sent; they are tried again."""
+
+    schedule: str
+    topic: str
+    """Where a record of it was refused: its target, or the topic that keeps the last ticks."""
+    why: str
+
+
 @define(eq=False)
 class _ScheduleRun:
     """One schedule while it is ours."""
@@ -46,6 +56,8 @@ class _ScheduleRun:
     error: PublishFailedError | None = None
     """The first of what was written together."""
     failures: int = 0
+    refused: UnsentTicks | None = None
+    """What failed last, while ``failures`` counts."""
     again_at: float = 0.0
     """When it goes on after a failure, in monotonic seconds."""
 
@@ -119,6 +131,10 @@ class TickSender:
         """Return the figures."""
         return ScheduleFigures(self._sent, sum(run.failures > 0 for run in self._runs))
 
+    def unsent(self) -> Sequence[UnsentTicks]:
+        """Return the schedules of this process that cannot send."""
+        return [run.refused for run in self._runs if run.failures and run.refused is not None]
+
     # ---- one schedule
 
     def _send(self, run: _ScheduleRun, moment: datetime) -> None:
@@ -176,6 +192,8 @@ class TickSender:
         first_s, longest_s = _AGAIN_S
         wait_s = min(first_s * 2**run.failures, longest_s)
         run.failures += 1
+        topic = run.schedule.config.to if run.is_kept else self._topic
+        run.refused = UnsentTicks(run.schedule.name, topic, str(error))
         run.again_at = now + wait_s
         LOGGER.error(
             "schedules.%s: a tick cannot be sent, trying again in %g s: %s",

@@ -71,10 +71,11 @@ class CommandTopics:
             if denied or name in hidden:
                 raise NotPermittedError(missing_right(self.worker.name, operation, f"topic {name}"))
 
-    def make(self, missing: Sequence[NewCopyTopic]) -> dict[str, Topic]:
+    def make(self, missing: Sequence[NewCopyTopic], *, dry: bool = False) -> dict[str, Topic]:
         """Create topics and return them once they are there.
 
-        Raises NotPermittedError or MissingTopicError with the commands that create them.
+        A ``dry`` run only checks whether they could be created, and returns none. Raises
+        NotPermittedError or MissingTopicError with the commands that create them.
         """
         commands = "\n".join(f"  {each.command(self.cluster.bootstrap)}" for each in missing)
         names = ", ".join(each.name for each in missing)
@@ -87,7 +88,7 @@ class CommandTopics:
                 f"{place}: {names} {are} missing and topics.create is false: {by_hand}"
             )
         try:
-            self.cluster.create(missing)
+            self.cluster.create(missing, validate_only=dry)
         except NotPermittedError as error:
             raise NotPermittedError(
                 f"{place}: {names} {are} missing and may not be made ({error}): allow CREATE, or"
@@ -97,6 +98,8 @@ class CommandTopics:
             raise MissingTopicError(
                 f"{place}: {names} could not be made ({error}): {by_hand}"
             ) from error
+        if dry:
+            return {}
         deadline = monotonic() + _APPEARS_S
         while len(there := self.cluster.topics([each.name for each in missing])) < len(missing):
             if monotonic() > deadline:

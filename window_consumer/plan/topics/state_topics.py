@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from attrs import frozen
 
@@ -12,6 +13,9 @@ from window_consumer.kafka.cluster.topics import NewCopyTopic, Topic
 from window_consumer.model.errors import ConfigError
 from window_consumer.plan.ladder_topics import Model
 from window_consumer.plan.topics.command_topics import CommandTopics
+
+_BY_BROKER: Final = Model(partitions=1, replication=-1)
+"""What a topic inherits from a source that is still missing: the broker's default."""
 
 
 @frozen
@@ -35,18 +39,30 @@ class StateTopic:
         return model.state(self.name, self.retention_s)
 
     def prepare(
-        self, loaded: LoadedConfig, worker: WorkerConfig, cluster: Cluster, source: Topic
+        self,
+        loaded: LoadedConfig,
+        worker: WorkerConfig,
+        cluster: Cluster,
+        source: Topic | None,
+        *,
+        dry: bool = False,
     ) -> None:
         """Check the topic, and create it where it is missing and that is allowed.
 
-        ``source`` is the topic that it belongs to. Raises NotPermittedError, MissingTopicError with
-        the command that creates it, and ConfigError if Kafka would delete what is still needed.
+        ``source`` is the topic that it belongs to, None while a ``dry`` run finds it missing, too.
+        A dry run only checks whether the topic could be created. Raises NotPermittedError,
+        MissingTopicError with the command that creates it, and ConfigError if Kafka would delete
+        what is still needed.
         """
         topics = CommandTopics(loaded, worker, cluster)
         there, hidden = topics.existing([self.name])
         if not there and not hidden:
-            model = Model.of(source, cluster.topic_config(source.name))
-            there = topics.make([self.as_new(model)])
+            model = _BY_BROKER
+            if source is not None:
+                model = Model.of(source, cluster.topic_config(source.name))
+            there = topics.make([self.as_new(model)], dry=dry)
+            if dry:
+                return
         needs = [(self.name, operation) for operation in self.operations]
         topics.check_rights(there, hidden, needs)
         self._check_settings(loaded, cluster.topic_config(self.name))
