@@ -134,5 +134,5 @@ def test_what_the_delay_service_shares_is_checked_and_not_created(
     assert ended.code == 0, ended.err
     shared = ended.json["workers"]["delay"]["cluster"]["state_topics"]
     assert set(shared) == {f"{entry}.cancel", f"{entry}.schedules"}
-    there = AdminClient(client).list_topics(timeout=30).topics
+    there = AdminClient({**client}).list_topics(timeout=30).topics
     assert not [name for name in there if name.startswith(entry)]

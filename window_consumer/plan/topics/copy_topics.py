@@ -67,6 +67,8 @@ class CopyTopics:
         self._worker = worker
         self._cluster = cluster
         self._dry = dry
+        self._planned: dict[str, NewCopyTopic] = {}
+        """What a dry run would have created."""
 
     def of(self, topics: Mapping[str, Topic]) -> dict[str, Ladder]:
         """Find or create the topics for the copies of each source topic's records.
@@ -191,6 +193,7 @@ class CopyTopics:
                 f"{place}: {what} could not be made ({error}): {by_hand}"
             ) from error
         if self._dry:
+            self._planned |= {each.name: each for each in missing}
             return {
                 each.name: Topic(each.name, each.partitions, each.replication, None, None)
                 for each in missing
@@ -211,7 +214,9 @@ class CopyTopics:
 
     def new(self, wanted: CopyTopic, source: Topic) -> NewCopyTopic:
         """Return the topic to create, with settings that follow from its source's."""
-        model = Model.of(source, self._cluster.topic_config(source.name))
+        planned = self._planned.get(source.name)
+        settings = planned.config if planned else self._cluster.topic_config(source.name)
+        model = Model.of(source, settings)
         return new_copy_topic(wanted, model, self._plan.config.topics)
 
 
