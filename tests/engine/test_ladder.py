@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.golden_texts import Golden
 from window_consumer.engine.retry.policy import Retry, RetryRules, Spent, Wait
 from window_consumer.engine.retry.retry_topics import Level
-from window_consumer.model.errors import Fatal, RetryLater
+from window_consumer.model.errors import Fatal, LeaseExpiredError, RetryLater
 from window_consumer.model.headers import Reason
 
 
@@ -104,3 +104,10 @@ def test_the_schedule_goes_on_through_all_levels() -> None:
 def test_a_negative_delay_is_refused(golden: Golden) -> None:
     with golden.raises(ValueError):
         RetryLater(-1)
+
+
+def test_a_lease_that_ends_spends_an_attempt_and_is_followed_by_no_wait() -> None:
+    rules = RetryRules(attempts=3, backoff_min_s=60.0, backoff_max_s=60.0)
+    error = LeaseExpiredError("the lease ended")
+    assert [rules.next_step(error, n, no_jitter) for n in (1, 2)] == [Retry(0.0)] * 2
+    assert rules.next_step(error, 3, no_jitter) == Spent(Reason.RETRIES_EXHAUSTED)

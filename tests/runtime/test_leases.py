@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 import yaml
+from attrs import evolve
 
 from tests.commands import kafka_of
 from tests.integration.members import wait_until
-from tests.runtime.lease_pool import Lease, LeasePool, kind_of
 from window_consumer import App, Record
 from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.runtime.pools.lease_pool import LEASES
+from window_consumer.runtime.pools.leases import Lease, Leases
 from window_consumer.runtime.pools.registry import KINDS
 from window_consumer.runtime.running import Running
 
@@ -26,21 +28,32 @@ SHORT_S = 0.2
 
 
 class Leasing:
-    """A worker that runs, and its pool."""
+    """A worker that runs, and its leases."""
 
-    def __init__(self, running: Running, pool: LeasePool, broker: EmbeddedBroker):
+    def __init__(self, running: Running, broker: EmbeddedBroker):
         self.running = running
-        self.pool = pool
         self.broker = broker
 
+    @property
+    def leases(self) -> Leases:
+        (worker,) = self.running.workers
+        assert worker.leases is not None
+        return worker.leases
+
+    def ask(self, most: int, lease_s: float = LONG_S, wait_s: float = WAIT_S) -> list[Lease]:
+        """Take up to so many records as soon as one is there."""
+        ready = Event()
+        request = self.leases.ask(most, ready.set)
+        ready.wait(wait_s)
+        return self.leases.take(request, lease_s)
+
     def take(self, lease_s: float = LONG_S) -> Lease:
-        taken = self.pool.take(lease_s, WAIT_S)
-        assert taken is not None
+        (taken,) = self.ask(1, lease_s)
         return taken
 
-    def in_any_thread(self, *receipts: str) -> None:
+    def in_any_thread(self, *numbers: int) -> None:
         """End leases, each on a thread of its own."""
-        threads = [Thread(target=self.pool.finish, args=(each,)) for each in receipts]
+        threads = [Thread(target=self.leases.finish, args=(each,)) for each in numbers]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -62,8 +75,7 @@ class Leasing:
 @pytest.fixture
 def start(embedded: EmbeddedBroker, tmp_path: Path) -> Iterator[Any]:
     """``start(records, **keys)``: a worker over a topic that gets so many records."""
-    pools: list[LeasePool] = []
-    kind = kind_of(pools)
+    kind = evolve(LEASES, name="leases of a test", runs_functions=True)
     KINDS[kind.name] = kind
     running: list[Running] = []
 
@@ -84,7 +96,7 @@ def start(embedded: EmbeddedBroker, tmp_path: Path) -> Iterator[Any]:
             yaml.safe_dump({"kafka": kafka_of(embedded), "workers": {"charge": worker}})
         )
         running.append(app.start(file, start_timeout=WAIT_S))
-        return Leasing(running[-1], pools[-1], embedded)
+        return Leasing(running[-1], embedded)
 
     yield start
     for each in running:
@@ -93,36 +105,39 @@ def start(embedded: EmbeddedBroker, tmp_path: Path) -> Iterator[Any]:
     del KINDS[kind.name]
 
 
-def test_a_record_waits_until_somebody_asks_and_is_done_when_its_receipt_comes_back(
-    start: Any,
-) -> None:
+def value_of(lease: Lease) -> bytes:
+    value: bytes = lease.message.value()
+    return value
+
+
+def test_a_record_waits_until_somebody_asks_and_is_done_when_its_lease_is_ended(start: Any) -> None:
     shop = start(30)
     wait_until(lambda: shop.windows.partitions, WAIT_S, "the worker has its partition")
     assert (shop.windows.queued, shop.windows.counters.processed) == (0, 0)
     taken = [shop.take() for _ in range(8)]
-    assert [each.value for each in taken] == [str(number).encode() for number in range(8)]
-    assert shop.pool.take(LONG_S, SHORT_S) is None  # no more than concurrency at once
-    shop.in_any_thread(*(each.receipt for each in reversed(taken)))
+    assert [value_of(each) for each in taken] == [str(number).encode() for number in range(8)]
+    assert shop.ask(1, wait_s=SHORT_S) == []  # no more than concurrency at once
+    shop.in_any_thread(*(each.number for each in reversed(taken)))
     shop.wait_for(processed=8)
     wait_until(lambda: shop.windows.partitions[0].first_open == 8, WAIT_S, "all are done")
-    assert shop.take().value == b"8"
+    assert value_of(shop.take()) == b"8"
 
 
 def test_a_lease_that_is_renewed_lasts_and_one_that_is_not_gives_its_record_to_the_next(
     start: Any,
 ) -> None:
-    shop = start(2, retry={"backoff": "1ms..1ms"})
+    shop = start(2, retry={"backoff": "10m..10m"})  # the next one need not wait after a lease
     kept, left = shop.take(LONG_S), shop.take(LONG_S)
-    assert shop.pool.renew(kept.receipt, LONG_S)
-    assert shop.pool.renew(left.receipt, SHORT_S)
+    assert shop.leases.renew(kept.number, LONG_S)
+    assert shop.leases.renew(left.number, SHORT_S)
     again = shop.take()
-    assert (again.value, again.attempt) == (left.value, 2)
+    assert (value_of(again), again.slice_.call.attempt) == (value_of(left), 2)
     shop.wait_for(late=0, retried=1)
-    assert not shop.pool.finish(left.receipt)
-    assert not shop.pool.renew(left.receipt, LONG_S)
-    assert [shop.pool.finish(each.receipt) for each in (kept, again)] == [True, True]
+    assert not shop.leases.finish(left.number)
+    assert not shop.leases.renew(left.number, LONG_S)
+    assert [shop.leases.finish(each.number) for each in (kept, again)] == [True, True]
     shop.wait_for(processed=2, retried=1)
-    assert not shop.pool.finish(again.receipt)
+    assert not shop.leases.finish(again.number)
 
 
 def test_a_lease_that_ends_spends_an_attempt_and_is_no_evidence_for_the_breaker(start: Any) -> None:
@@ -137,20 +152,36 @@ def test_a_lease_that_ends_spends_an_attempt_and_is_no_evidence_for_the_breaker(
     assert shop.windows.counters.dead_by == {"RETRIES_EXHAUSTED": 4}
     shop.broker.produce("orders", b"4", partition=0)
     # What a client says of its record is evidence.
-    assert shop.pool.finish(shop.take().receipt, ValueError("no"))
+    assert shop.leases.finish(shop.take().number, ValueError("no"))
     wait_until(lambda: shop.windows.breaker.failed == 1, WAIT_S, "a failure is counted")
 
 
 def test_leases_that_last_at_a_stop_end_with_it_and_their_records_come_again(start: Any) -> None:
     shop = start(3)
     done, open_ = shop.take(), shop.take()
-    assert shop.pool.finish(done.receipt)
+    assert shop.leases.finish(done.number)
     shop.wait_for(processed=1)
     shop.running.stop()
     shop.running.wait()
-    assert not shop.pool.finish(open_.receipt)
+    assert not shop.leases.finish(open_.number)
     assert not shop.running.left_behind
     (worker,) = shop.running.workers
     assert (worker.loop.unfinished, worker.loop.outlived) == (2, 0)
     again = start(0)
-    assert [again.take().value for _ in range(2)] == [b"1", b"2"]
+    assert [value_of(again.take()) for _ in range(2)] == [b"1", b"2"]
+
+
+def test_clients_get_what_is_ready_together_and_what_nobody_takes_waits_in_its_place(
+    start: Any,
+) -> None:
+    shop = start(12)
+    wait_until(lambda: shop.windows.partitions, WAIT_S, "the worker has its partition")
+    ready = Event()
+    gone = shop.leases.ask(8, ready.set)
+    assert ready.wait(WAIT_S)
+    wait_until(lambda: shop.windows.queued == 8, WAIT_S, "all are ready")
+    shop.leases.withdraw(gone)
+    wait_until(lambda: shop.windows.queued == 0, WAIT_S, "none is ready")
+    assert shop.windows.running == shop.leases.in_flight == 0
+    values = [value_of(each) for each in (shop.take(), shop.take())]
+    assert values == [b"0", b"1"]

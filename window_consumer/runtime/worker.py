@@ -51,11 +51,13 @@ from window_consumer.runtime.partitions.offset_reset import OffsetResets, OnOutO
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
 from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets, StartOffsets
 from window_consumer.runtime.poll_loop import LoopRules, Phase, PollLoop, PollLoopParts
+from window_consumer.runtime.pools.leases import Leases
 from window_consumer.runtime.pools.pool import (
     MakePool,
     PoolParts,
     PoolWithChildren,
     PoolWithEventLoop,
+    PoolWithLeases,
 )
 from window_consumer.runtime.pools.registry import DEFAULT
 from window_consumer.runtime.publisher import Publisher
@@ -384,6 +386,11 @@ class Worker:
         Return None where the poll thread does not answer.
         """
         return self.loop.intervene(name, offset, wanted, HALT_S)
+
+    @property
+    def leases(self) -> Leases | None:
+        """The leases that are its slots; None if it has others."""
+        return self._pool.leases if isinstance(self._pool, PoolWithLeases) else None
 
     def children(self) -> Sequence[ChildPicture]:
         """Return what the child processes are doing; empty where there are none."""

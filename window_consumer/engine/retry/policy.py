@@ -16,6 +16,7 @@ from window_consumer.engine.retry.retry_topics import Level, next_level
 from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.model.errors import (
     Fatal,
+    LeaseExpiredError,
     NotCalled,
     ProcessCrashedError,
     ProcessDiedError,
@@ -152,7 +153,8 @@ class RetryRules:
                     return Spent(reason, self.when_spent, further)
         if isinstance(error, RetryLater):
             return Retry(min(error.after_s, self.backoff_max_s))
-        return Retry(self.backoff(attempts, jitter))
+        has_waited = type(error) is LeaseExpiredError  # for its lease to end
+        return Retry(0.0 if has_waited else self.backoff(attempts, jitter))
 
     @property
     def moves(self) -> bool:

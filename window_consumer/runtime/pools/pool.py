@@ -17,6 +17,7 @@ from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.figures.stack_dump import ChildPicture, Coroutines
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.event_loop import EventLoop
+from window_consumer.runtime.pools.leases import Leases
 
 
 class Pool(Protocol):
@@ -103,6 +104,15 @@ class PoolWithEventLoop(Protocol):
 
     def coroutines(self) -> Coroutines:
         """Return the positions of the running calls. Any thread may ask."""
+
+
+@runtime_checkable
+class PoolWithLeases(Protocol):
+    """A pool whose slots are leases."""
+
+    @property
+    def leases(self) -> Leases:
+        """Who asks for records, and who has one. Any thread may use it."""
 
 
 MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]

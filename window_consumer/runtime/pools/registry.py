@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from window_consumer.runtime.pools.asyncio import ASYNCIO
+from window_consumer.runtime.pools.lease_pool import LEASES
 from window_consumer.runtime.pools.pool import PoolKind
 from window_consumer.runtime.pools.processes.pool import PROCESSES
 from window_consumer.runtime.pools.threads import THREADS
 
-KINDS: Final[dict[str, PoolKind]] = {kind.name: kind for kind in (THREADS, ASYNCIO, PROCESSES)}
+KINDS: Final[dict[str, PoolKind]] = {
+    kind.name: kind for kind in (THREADS, ASYNCIO, PROCESSES, LEASES)
+}
 
 DEFAULT: Final = THREADS
 """The kind of workers that name none."""
