@@ -15,6 +15,7 @@ from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.topics import Topic
+from window_consumer.kafka.cluster.transactions import find_obstacle
 from window_consumer.kafka.oauth import ARGUMENT, OauthToken, OAuthTokens, uses_tokens
 from window_consumer.kafka.settings import admin_settings
 from window_consumer.model.errors import (
@@ -89,12 +90,8 @@ def prepare(
         cluster.wait_until_there(
             start_timeout.left_s(), start_timeout.waiting(worker.name, cluster)
         )
-        if cluster.is_embedded and worker.config.delivery is DeliveryMode.EXACTLY_ONCE:
-            raise ConfigError(
-                f"{plan.where('workers', worker.name, 'delivery')}: workers.{worker.name}.delivery:"
-                " is exactly_once, and the embedded broker has no transactions: take delivery out,"
-                " or use a Kafka; the test kit has them, too"
-            )
+        if worker.config.delivery is DeliveryMode.EXACTLY_ONCE:
+            _check_transactions(plan, worker, cluster)
         preparation = Preparation(plan, worker, cluster, log, dry=dry)
         # A check reports every unreadable topic; a run continues with the readable ones.
         try:
@@ -116,6 +113,16 @@ def _wait_for_token(
             " sasl.oauthbearer.method: oidc"
         )
     start_timeout.wait_for_token(worker.name, tokens, str(worker.admin.get(ARGUMENT, "")))
+
+
+def _check_transactions(plan: AppPlan, worker: PlannedWorker, cluster: Cluster) -> None:
+    obstacle = find_obstacle(cluster)
+    if obstacle is not None:
+        raise ConfigError(
+            f"{plan.where('workers', worker.name, 'delivery')}: workers.{worker.name}.delivery: is"
+            f" exactly_once, and the cluster at {cluster.bootstrap} can begin no transaction:"
+            f" {obstacle}"
+        )
 
 
 class Preparation:

@@ -415,6 +415,10 @@ class Cluster:
             for name, future in futures.items()
         }
 
+    def broker_count(self, timeout_s: float = _ASK_S) -> int:
+        """Return how many brokers are alive."""
+        return len(self._metadata("list of brokers", timeout_s).brokers)
+
     def broker_config(self, timeout_s: float = _ASK_S) -> dict[str, str]:
         """Return one broker's settings, or nothing if the cluster does not report them."""
         brokers = self._metadata("list of brokers", timeout_s).brokers

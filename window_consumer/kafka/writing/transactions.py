@@ -36,7 +36,7 @@ _BATCH_SHARE: Final = 0.8
 """The batch.size for a topic with a certain limit; it leaves room for headers."""
 
 _FLUSH_S: Final = 0.05
-_INIT_S: Final = 30.0
+_INIT_S: Final = 10.0
 _RIVAL_S: Final = 60.0
 """A second fencing within this time means that another process goes on using the id."""
 

@@ -1,0 +1,83 @@
+"""Clusters on which no transaction can ever begin, and what a start and a check say of them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Commands
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.cluster.topics import Topic
+from window_consumer.kafka.cluster.transactions import (
+    find_obstacle,
+    obstacle_of_new_topic,
+    obstacle_of_topic,
+)
+from window_consumer.testing.real_kafka import RealKafka
+
+FACTOR = "transaction.state.log.replication.factor"
+MIN_ISR = "transaction.state.log.min.isr"
+
+EXACT = """
+from window_consumer import App
+
+app = App("shop")
+
+
+@app.handler("orders", group="shop", delivery="exactly_once")
+def charge(order):
+    print("charged")
+"""
+
+
+@pytest.mark.parametrize(
+    ("brokers", "settings", "named"),
+    [
+        (3, {FACTOR: "3", MIN_ISR: "2"}, None),
+        (1, {FACTOR: "1", MIN_ISR: "1"}, None),
+        (1, {}, None),  # we may not ask
+        (2, {FACTOR: "3", MIN_ISR: "2"}, FACTOR),
+        (1, {FACTOR: "1", MIN_ISR: "2"}, MIN_ISR),
+    ],
+)
+def test_the_topic_of_transactions_needs_enough_brokers(
+    brokers: int, settings: dict[str, str], named: str | None
+) -> None:
+    obstacle = obstacle_of_new_topic(brokers, settings)
+    assert (obstacle is None) if named is None else (named in (obstacle or ""))
+
+
+@pytest.mark.parametrize(("least", "is_sound"), [("1", True), ("2", False), (None, True)])
+def test_the_topic_of_transactions_needs_as_many_replicas_as_must_be_in_sync(
+    least: str | None, *, is_sound: bool
+) -> None:
+    settings = {} if least is None else {"min.insync.replicas": least}
+    topic = Topic("__transaction_state", 50, 1, None, None)
+    assert (obstacle_of_topic(topic, settings) is None) is is_sound
+
+
+@pytest.mark.parametrize("user", ["admin", "alice"])
+def test_a_sound_cluster_and_one_that_may_not_be_asked_have_no_obstacle(
+    kafka: RealKafka, user: str
+) -> None:
+    log = ClientLog(logging.getLogger("tests"))
+    cluster = Cluster({**kafka.sasl_settings(user), "log_level": 0}, log)
+    assert find_obstacle(cluster) is None
+
+
+def test_one_node_of_three_is_refused_at_the_start_and_by_a_check(
+    tmp_path: Path, commands: Commands
+) -> None:
+    commands.application(EXACT)
+    with RealKafka.start(tmp_path / "kafka", {FACTOR: 3}) as kafka:
+        commands.configure(
+            {"kafka": {"bootstrap.servers": kafka.bootstrap}, "workers": {"charge": {}}}
+        )
+        for command in (("run",), ("check", "--connect")):
+            done = commands.run(*command, "shop:app")
+            assert done.code == 2
+            assert "workers.charge.delivery" in done.said
+            assert FACTOR in done.said
