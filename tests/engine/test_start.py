@@ -96,6 +96,15 @@ def test_an_offset_of_a_topic_that_was_made_anew_is_not_used() -> None:
     assert start.event == LogEvent.TOPIC_RECREATED
 
 
+def test_an_offset_that_a_mirror_translated_is_used_without_the_string_beside_it() -> None:
+    copied = noted(42, range(52, 60), of=50, topic_hash=78, unclean_ends=2)
+    start = begin(copied)
+    assert (start.assigned.next_offset, start.assigned.finished) == (42, ())
+    assert (start.assigned.committed, start.assigned.unclean) == (None, None)
+    assert start.event == LogEvent.COMMIT_RANGES_IGNORED
+    assert begin(noted(42, of=50, topic_hash=78)) == Start(start.assigned)
+
+
 def test_the_log_is_asked_only_where_it_matters() -> None:
     assert needs_log(NOTHING, HASH)
     assert needs_log(noted(42, range(44, 50)), HASH)

@@ -117,6 +117,40 @@ def test_metadata_that_was_copied_onto_another_offset_is_ignored(shop: ShopOn) -
     assert len(orders.log.of(LogEvent.COMMIT_RANGES_IGNORED)) == 1
 
 
+def test_a_mirrored_topic_is_read_from_where_the_mirror_translated_the_offset(shop: ShopOn) -> None:
+    orders, mirrored = shop(1), shop(1)
+    orders.behave = fails_on(b"4")
+    orders.produce(range(20))
+    with orders.running(retry={"backoff": "60s..60s"}):
+        orders.until_open(4)
+    mirrored.produce(range(2, 20))  # the mirror began later
+    mirrored.commit_by_hand(2, metadata=orders.metadata() or "")
+    with mirrored.running():
+        mirrored.until_committed()
+    assert mirrored.places() == [(0, n) for n in range(2, 18)], "a mirror's done ranges are others"
+    assert mirrored.log.of(LogEvent.TOPIC_RECREATED) == []
+
+
+def test_a_mirrored_commit_at_its_own_offset_looks_like_that_of_a_recreated_topic(
+    shop: ShopOn,
+) -> None:
+    orders, mirrored = shop(1), shop(1)
+    for each in (orders, mirrored):
+        each.produce(range(20))
+    with orders.running():
+        orders.until_committed()
+    mirrored.commit_by_hand(20, metadata=orders.metadata() or "")
+    with mirrored.running():
+        mirrored.until_called(20)
+        mirrored.until_committed()
+    assert len(mirrored.log.of(LogEvent.TOPIC_RECREATED)) == 1, "it looks like a recreated topic"
+    mirrored.commit_by_hand(15)
+    with mirrored.running():
+        mirrored.until_called(25)
+        mirrored.until_committed()
+    assert mirrored.places(since=20) == [(0, n) for n in range(15, 20)]
+
+
 def test_metadata_that_knows_more_than_the_log_holds_is_ignored(shop: ShopOn) -> None:
     orders = shop(1)
     orders.produce(range(20))

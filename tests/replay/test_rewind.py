@@ -150,6 +150,16 @@ def test_the_commit_of_an_earlier_topic_counts_for_nothing(kafka_shop: ReplaySho
     assert worker.stop().out.count("charged") == 2
 
 
+def test_a_commit_that_a_mirror_translated_is_where_the_group_stands(
+    kafka_shop: ReplayShop,
+) -> None:
+    shop = kafka_shop
+    shop.produce(6)
+    commit(shop, {0: 4}, encode(CommitNote(7, topic_hash=78, finished=(range(8, 9),)))[0])
+    (found,) = rewound(shop, "--to", "0:3")["partitions"]
+    assert (found["from"], found["to"]) == (4, 3)
+
+
 def test_forward_only_with_skip(stopped: ReplayShop) -> None:
     refused = run(stopped, "--to", "0:4,1:9")
     assert refused.code == 2

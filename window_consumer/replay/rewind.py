@@ -8,7 +8,13 @@ from itertools import chain
 from attrs import define, field, frozen
 
 from window_consumer.config import LoadedConfig, WorkerConfig
-from window_consumer.engine.commits.commit_metadata import CommitNote, decode, encode, topic_hash
+from window_consumer.engine.commits.commit_metadata import (
+    CommitNote,
+    decode,
+    encode,
+    is_of_earlier_topic,
+    topic_hash,
+)
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.kafka.group_progress import CommittedMark, GroupProgress
 from window_consumer.kafka.log_times import offsets_at
@@ -118,7 +124,7 @@ def moves_of(
             lost = Span(0, log.first if to == log.first else 0)
         commit = committed[name]
         note = decode(commit.mark)
-        is_of_earlier = note is not None and note.topic_hash not in {0, now} and now != 0
+        is_of_earlier = note is not None and is_of_earlier_topic(note, commit.offset, now)
         before = None if commit.offset < 0 or is_of_earlier else commit.offset
         if note is None or note.next_offset != before or note.fired is not None:
             finished: tuple[range, ...] = ()  # or they may still wait

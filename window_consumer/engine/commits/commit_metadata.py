@@ -98,6 +98,15 @@ def topic_hash(topic_id: str | None) -> int:
     return int.from_bytes(digest, "big") or 1
 
 
+def is_of_earlier_topic(note: CommitNote, next_offset: int, now: int) -> bool:
+    """Return whether a commit was made in a topic that has been recreated; ``now`` is its hash.
+
+    Beside another offset than its own, the string was copied from another cluster's topic by a
+    program that has translated the offset: that offset counts, and the string does not.
+    """
+    return note.next_offset == next_offset and 0 != note.topic_hash != now != 0
+
+
 def encode(note: CommitNote, max_bytes: int = MAX_BYTES) -> tuple[str, bool]:
     """Return the note as text of at most ``max_bytes``, and whether all its ranges fit."""
     room = (max_bytes - len(_PREFIX)) * 3 // 4

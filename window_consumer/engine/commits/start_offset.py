@@ -7,7 +7,7 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from window_consumer.engine.commits.commit_metadata import CommitNote, decode
+from window_consumer.engine.commits.commit_metadata import CommitNote, decode, is_of_earlier_topic
 from window_consumer.engine.commits.lost_partitions import PartitionOutcomes
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.crash_history import SUSPECT_AFTER, UncleanExits, unclean_ends
@@ -63,7 +63,7 @@ def needs_log(committed: CommittedOffset, topic_hash: int) -> bool:
     return note is not None and (
         bool(note.finished or note.crashes or note.unclean_ends)
         or not note.clean
-        or _made_anew(note.topic_hash, topic_hash)
+        or is_of_earlier_topic(note, committed.next_offset, topic_hash)
     )
 
 
@@ -111,7 +111,7 @@ def _from_offset(found: Found, next_offset: int) -> Start:
         if not found.committed.metadata:
             return Start(start)
         return Start(start, LogEvent.COMMIT_METADATA_IGNORED, foreign)
-    if _made_anew(note.topic_hash, found.topic_hash):
+    if is_of_earlier_topic(note, next_offset, found.topic_hash):
         low = found.log[0]
         since = f"offset {next_offset} was committed; beginning at {low}"
         text = f"{found.name}: the topic was recreated since {since}"
@@ -160,10 +160,6 @@ def _suspicious(name: TopicPartition, next_offset: int, before: UncleanExits | N
         ended = ", ".join(f"{offset} ({times})" for offset, times in before.crashes)
         parts.append(f"the process ended while these offsets ran alone (times): {ended}")
     return f"{name}: {'; '.join(parts)}"
-
-
-def _made_anew(noted_hash: int, topic_hash: int) -> bool:
-    return bool(noted_hash and topic_hash and noted_hash != topic_hash)
 
 
 def _why_unfit(found: Found, note: CommitNote) -> str:
