@@ -120,6 +120,13 @@ def test_a_dead_letter_topic_that_is_narrower_is_warned_of(shop: Shop) -> None:
     assert re.search(rf"\b{name} .*\b1\b.*\b{shop.topic} .*\b2\b", warning)
 
 
+def test_where_records_wait_for_their_key_is_reported(shop: Shop) -> None:
+    shop.configure(ordering="key", retry={"on_failure": "park", "levels": ["1m"]})
+    parked = f"{shop.group}.{shop.topic}.park"
+    assert shop.findings()["park_topics"] == {shop.topic: parked}
+    assert parked in shop.commands.run("check", "shop:app", "--connect").out
+
+
 def test_what_the_delay_service_shares_is_checked_and_not_created(
     shop: Shop, unique_name: Callable[[str], str]
 ) -> None:

@@ -27,6 +27,8 @@ class ClusterFindings:
     """The dead-letter topic of each source topic."""
     retry_topics: dict[str, list[str]]
     """The retry topics of each source topic, in the order of the ladder."""
+    park_topics: dict[str, str]
+    """Where records of each source topic wait for an earlier one of their key."""
     state_topics: dict[str, str]
     """What its group shares in compacted topics: the name of each, and a description."""
     leftovers: dict[str, int | None]
@@ -49,6 +51,8 @@ class ClusterFindings:
             yield f"  cluster: dead letters of {source} go to {target}; may write"
         for source, names in sorted(self.retry_topics.items()):
             yield f"  cluster: {source} is retried by {', '.join(names)}; may read and write"
+        for source, target in sorted(self.park_topics.items()):
+            yield f"  cluster: {source} is parked in {target}; may read and write"
         for name, what in sorted(self.state_topics.items()):
             yield f"  cluster: {name} keeps {what}; may be used"
         for name, backlog in sorted(self.leftovers.items()):
@@ -126,6 +130,9 @@ def _findings(worker: PreparedWorker, state_topics: dict[str, str]) -> ClusterFi
             name: [target.topic for target in ladder.levels.values()]
             for name, ladder in worker.ladders.items()
             if ladder.levels
+        },
+        park_topics={
+            name: ladder.park.topic for name, ladder in worker.ladders.items() if ladder.park
         },
         state_topics=state_topics,
         leftovers={each.name: each.backlog for each in worker.leftovers if each.retry_level.level},

@@ -34,6 +34,9 @@ has to be chosen, because ordering is {ordering}:
   block:    a failing record is retried without end and its lane waits: order is kept
   overtake: it leaves when its attempts are spent, and later ones of its lane continue"""
 
+_OR_PARK: Final = """
+  park:     it moves to retry.levels, and later ones of its key wait for it in a park topic"""
+
 _NO_CLASSES: Final = """\
 is missing: what makes the classes, for example by: header('tenant'), by: topic or by: key"""
 
@@ -159,7 +162,8 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
         message = "is missing: a list of topic names, or patterns: with a list of expressions"
         yield Problem((*path, "topics"), message)
     if _must_choose(worker) and worker.retry.on_failure is None and not without_handlers:
-        message = _CHOOSE.format(ordering=worker.ordering)
+        or_park = _OR_PARK if worker.ordering == "key" else ""
+        message = _CHOOSE.format(ordering=worker.ordering) + or_park
         yield Problem((*path, "retry", "on_failure"), message)
     for handler in worker.routes:
         if handler not in worker.handlers:
