@@ -27,7 +27,7 @@ from window_consumer.model.errors import Skip
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, PageContext, PageLink, RunningFeature
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.preflight import PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer, CallSite, LayerPlace
@@ -161,6 +161,7 @@ class TallyPages:
 
     figures: Callable[[], FeatureFigures]
     is_there: bool = True
+    link: PageLink | None = None
 
     def routes(self) -> Sequence[Route]:
         return [Route("/tally", self._answer)]
@@ -201,9 +202,8 @@ class TallyFeature(Feature):
         if plan.config.section(TallyConfig).most == 1:
             yield "tally.most: the second call is one too many"
 
-    def pages(self, plan: AppPlan, figures: Callable[[], FeatureFigures]) -> TallyPages:
-        del plan
-        return TallyPages(figures)
+    def pages(self, context: PageContext) -> TallyPages:
+        return TallyPages(context.figures)
 
     @contextmanager
     def starting(self, start: AppStart) -> Iterator[RunningFeature | None]:

@@ -9,16 +9,18 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
 from window_consumer.admin.config import AdminConfig, conflicts
+from window_consumer.admin.groups import GroupStatuses
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import certificate_problems
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AppStart, Feature, Pages, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, PageContext, Pages, RunningFeature
 from window_consumer.runtime.replica import ReplicaSockets
 from window_consumer.runtime.running import Running
 
 if TYPE_CHECKING:
     from window_consumer.admin.board import WorkersBoard
+    from window_consumer.admin.group_page import GroupPages
 
 _MISSING = (
     "admin.listen needs the extra web, which is not installed: pip install 'window-consumer[web]'"
@@ -41,10 +43,15 @@ class AdminFeature(Feature):
 
     name = "admin"
     section = Section(
-        "admin", AdminConfig, "Where people watch the live window and pause workers.", conflicts
+        "admin",
+        AdminConfig,
+        "Where people watch the live window and pause workers.",
+        conflicts,
+        works_alone=lambda admin: admin.pipeline is not None,
     )
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
+            "console": "window_consumer.admin.commands.console:console_command",
             "top": "window_consumer.admin.commands.top:top_command",
             "doctor": "window_consumer.admin.commands.doctor:doctor_command",
             "skip": "window_consumer.admin.commands.intervene:skip_command",
@@ -53,6 +60,12 @@ class AdminFeature(Feature):
             "breaker": "window_consumer.admin.commands.breaker:breaker_command",
         }
     )
+
+    def pages(self, context: PageContext) -> GroupPages | None:
+        """Return the page of the groups."""
+        from window_consumer.admin.group_page import GroupPages  # noqa: PLC0415 - an optional extra
+
+        return GroupPages(GroupStatuses(context).all)
 
     def refuse(self, plan: AppPlan) -> None:
         """Check the certificate and key, if any; raise ConfigError if they are unusable."""
@@ -77,7 +90,7 @@ class AdminFeature(Feature):
         if admin.address is None or (replica is not None and socket is None):
             yield None
             return
-        server = _server()
+        server = server_module()
         from window_consumer.admin.board import WorkersBoard  # noqa: PLC0415 - an optional extra
 
         self.refuse(plan)
@@ -106,7 +119,7 @@ class AdminFeature(Feature):
         if admin.address is None:
             yield
             return
-        server = _server()
+        server = server_module()
         from window_consumer.admin.replicas import ReplicasBoard  # noqa: PLC0415 - an optional extra
 
         self.refuse(plan)
@@ -115,7 +128,7 @@ class AdminFeature(Feature):
             yield
 
 
-def _server() -> ModuleType:
+def server_module() -> ModuleType:
     """Return ``admin.server``; raises UsageError if the extra is missing."""
     try:
         from window_consumer.admin import server  # noqa: PLC0415 - an optional extra

@@ -34,7 +34,7 @@ _log = own_logger()
 
 @contextmanager
 def serving(
-    board: Board,
+    board: Board | None,
     admin: AdminConfig,
     directory: Path,
     pages: Mapping[str, Pages] = MappingProxyType({}),
@@ -44,8 +44,8 @@ def serving(
 ) -> Iterator[int]:
     """Serve the configured address inside the context; yield the port.
 
-    Relative file names start at ``directory``. ``pages`` are those of features. Raises
-    UsageError if the address or the certificate is unusable.
+    Without a ``board`` no windows are shown. Relative file names start at ``directory``. ``pages``
+    are those of features. Raises UsageError if the address or the certificate is unusable.
     """
     address = admin.address
     assert address is not None  # checked by the caller
@@ -58,8 +58,9 @@ def serving(
         with WebServer(routes, listening, THREAD, limits, tls):
             url = f"{'https' if tls else 'http'}://{ListenAddress(address.host, port)}/"
             _log.info(
-                "admin: %s for the live window",
+                "admin: %s for the %s",
                 url,
+                "console" if board is None else "live window",
                 extra={"event": LogEvent.ADMIN_STARTED, "url": url},
             )
             yield port

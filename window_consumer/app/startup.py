@@ -35,7 +35,8 @@ def start(
                 "%s: %s", worker.name, warning, extra={"event": LogEvent.CONCURRENCY_EXCEEDED}
             )
     with ExitStack() as beside:
-        features = beside.enter_context(app.features.starting(app.name, app.version, plan, replica))
+        starting = app.features.starting(app.name, plan, replica, app.token_function)
+        features = beside.enter_context(starting)
         prepared = prepare(plan, app.token_function, StartTimeout(start_timeout, stop_asked))
         beside.enter_context(features.beside(prepared))
         loops = {

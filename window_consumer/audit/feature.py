@@ -25,8 +25,9 @@ from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, Sink
+from window_consumer.plan.clients import CopyTarget
 from window_consumer.plan.event_topics import EventTopic
-from window_consumer.plan.feature import AppStart, CopyTarget, Feature, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet

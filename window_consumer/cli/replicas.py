@@ -21,7 +21,7 @@ from window_consumer.cli.output import FAILED, INTERRUPTED, OK, WRONG_USAGE
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature_list import FeatureList
+from window_consumer.plan.definition import AppDefinition
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.processes.child_process import end_in_words
 from window_consumer.runtime.replica import NUMBER, PARENT, SOCKETS, sockets_of
@@ -188,7 +188,7 @@ class Supervisor:
                 copy.signal(signal.SIGUSR1)
 
 
-def run_copies(count: int, make_plan: Callable[[], AppPlan], features: FeatureList) -> int:
+def run_copies(count: int, make_plan: Callable[[], AppPlan], app: AppDefinition) -> int:
     """Run ``count`` replicas of this command until a signal ends them; return the exit code.
 
     Raises UsageError for a configuration with which no replica could run, or no two at once.
@@ -208,13 +208,14 @@ def run_copies(count: int, make_plan: Callable[[], AppPlan], features: FeatureLi
         *sys.argv[1:],
     ]
     copies = [Replica(number, command) for number in range(1, count + 1)]
+    features = app.features
     if not any(feature.asks_replicas(plans[0]) for feature in features.each):
         return Supervisor(copies, longest).run()
     with TemporaryDirectory(prefix="window-consumer-") as directory:
         os.environ[SOCKETS] = directory
         numbers = [str(copy.number) for copy in copies]
         sockets = {number: sockets_of(directory, number) for number in numbers}
-        with features.beside_replicas(plans[0], sockets) as on_end:
+        with features.beside_replicas(plans[0], sockets, app.token_function) as on_end:
             return Supervisor(copies, longest, on_end).run()
 
 

@@ -85,4 +85,4 @@ def _run_copies(given: dict[str, Any]) -> int:
         only, overrides = given["only"], given["overrides"]
         return app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
 
-    return run_copies(given["processes"], make_plan, app.features)
+    return run_copies(given["processes"], make_plan, app)

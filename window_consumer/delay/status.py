@@ -9,7 +9,6 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.delay.config import DelayConfig
-from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.engine.guards.backpressure import WAITING_CELLS
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.kafka.cluster import Cluster
@@ -17,7 +16,7 @@ from window_consumer.kafka.cluster.groups import PartitionProgress
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
-from window_consumer.model.offset_ranges import Ranges, without
+from window_consumer.model.offset_ranges import Ranges
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.ladder_topics import levels_of
 
@@ -142,13 +141,9 @@ class _Waiting:
 
     @classmethod
     def of(cls, progress: PartitionProgress) -> _Waiting:
-        note = decode(progress.metadata or "")
-        start = max(progress.committed, progress.start)
-        finished = note.finished if note is not None and note.next_offset == start else ()
-        log = [(start, progress.end)] if start < progress.end else []
-        found = without(log, [(each.start, each.stop) for each in finished])
+        found = progress.unfinished
         overdue = sum(max(0, min(stop, progress.old) - first) for first, stop in found)
-        return cls(found, overdue, note.waiting if note is not None and finished else 0)
+        return cls(found, overdue, progress.in_wheel)
 
     @property
     def count(self) -> int:

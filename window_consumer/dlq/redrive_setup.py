@@ -25,8 +25,7 @@ from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import MissingTopicError, UsageError
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.plan.clients import Clients
-from window_consumer.plan.feature import CopyTarget
+from window_consumer.plan.clients import Clients, CopyTarget
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.topics.command_topics import CommandTopics, refuse_broadcast
 from window_consumer.plan.topics.patterns import matching_topics

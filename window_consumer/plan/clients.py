@@ -1,9 +1,9 @@
-"""Clients for commands that run beside the workers, with the settings of one worker."""
+"""What runs beside the workers, with the settings of one worker: clients, and targets of copies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from attrs import frozen
 
@@ -72,6 +72,20 @@ class Clients:
         start_timeout = StartTimeout(timeout_s)
         cluster.wait_until_there(timeout_s, start_timeout.waiting(worker.name, cluster))
         return cls(properties["consumer"], properties["producer"], admin, cluster, log, tokens)
+
+
+@frozen
+class CopyTarget:
+    """A topic that a redrive or a replay writes to."""
+
+    loaded: LoadedConfig
+    clients: Clients
+    group: str
+    """The consumer group whose records are called again."""
+    topic: str
+    becomes: Literal["redriven", "replayed"]
+    """What the trace and the audit call the copies."""
+    transactional: bool = False
 
 
 def check_tokens(properties: Mapping[str, Any], oauth_token: OauthToken | None, where: str) -> None:

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 
-from window_consumer.config import Config, LoadedConfig
+from window_consumer.config import Config, LoadedConfig, Mask
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
@@ -21,9 +21,10 @@ from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.turn import TurnRule
 from window_consumer.kafka.log_writer import LogWriter
+from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.clients import Clients
+from window_consumer.plan.clients import CopyTarget
 from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.handlers import HandlerSpec
@@ -36,6 +37,18 @@ from window_consumer.runtime.partitions.preparation import PartitionPreparation
 from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
 from window_consumer.runtime.running import Running
 
+CopyWriters = Callable[[CopyTarget, LogWriter], AbstractContextManager[LogWriter]]
+"""Returns the writer of a redrive or a replay, around another, see ``Feature.copy_writer``."""
+
+
+@frozen
+class PageLink:
+    """A place in the navigation that all pages share."""
+
+    path: str
+    """Relative to the front page."""
+    text: str
+
 
 class Pages(Protocol):
     """The pages of a feature at the admin address. Owner: the server's event loop."""
@@ -44,8 +57,33 @@ class Pages(Protocol):
     def is_there(self) -> bool:
         """Return whether there is anything to show."""
 
+    @property
+    def link(self) -> PageLink | None:
+        """Return where the navigation leads, while there is something to show."""
+
     def routes(self) -> Sequence[Any]:
         """Return Starlette's routes; those below ``/api/`` are for programs, others for people."""
+
+
+@frozen
+class PageContext:
+    """A configuration, with or without its workers in this process."""
+
+    loaded: LoadedConfig
+    copy_writers: CopyWriters
+    oauth_token: OauthToken | None = None
+    figures: Callable[[], FeatureFigures] = field(default=FeatureFigures, repr=False)
+    """Returns the figures of all features; a process without workers has none."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        return self.loaded.config
+
+    @property
+    def mask(self) -> Mask:
+        """Hides the configuration's secrets in texts."""
+        return Mask(self.loaded.secrets)
 
 
 class CheckFindings(Protocol):
@@ -84,20 +122,6 @@ class AclRule:
     why: str
     is_prefix: bool = False
     """Whether it covers all resources whose names begin with ``name``."""
-
-
-@frozen
-class CopyTarget:
-    """A topic that a redrive or a replay writes to."""
-
-    loaded: LoadedConfig
-    clients: Clients
-    group: str
-    """The consumer group whose records are called again."""
-    topic: str
-    becomes: Literal["redriven", "replayed"]
-    """What the trace and the audit call the copies."""
-    transactional: bool = False
 
 
 class RunningFeature:
@@ -230,12 +254,9 @@ class Feature:
         del config
         return None
 
-    def pages(self, plan: AppPlan, figures: Callable[[], FeatureFigures]) -> Pages | None:
-        """Return its pages at the admin address; raises ConfigError.
-
-        ``figures`` returns those of all features; a supervisor of replicas has none.
-        """
-        del plan, figures
+    def pages(self, context: PageContext) -> Pages | None:
+        """Return its pages at the admin address and in ``console``; raises ConfigError."""
+        del context
         return None
 
     def diagnose(self, config: Config, readiness: Callable[[], Sequence[str]]) -> Diagnosis:

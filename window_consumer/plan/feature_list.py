@@ -9,7 +9,7 @@ from importlib import import_module
 
 from attrs import define, field, frozen
 
-from window_consumer.config import Config
+from window_consumer.config import Config, LoadedConfig
 from window_consumer.config.options import Sections
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
@@ -17,15 +17,17 @@ from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.turn import TurnRule
 from window_consumer.kafka.log_writer import LogWriter
+from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.clients import CopyTarget
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import (
     AclRule,
     AppStart,
     CheckFindings,
-    CopyTarget,
     Feature,
+    PageContext,
     Pages,
     RunningFeature,
 )
@@ -185,15 +187,23 @@ class FeatureList:
         return next((address for address in found if address is not None and address.port), None)
 
     def pages(
-        self, plan: AppPlan, figures: Callable[[], FeatureFigures] = FeatureFigures
+        self,
+        loaded: LoadedConfig,
+        oauth_token: OauthToken | None,
+        figures: Callable[[], FeatureFigures] = FeatureFigures,
     ) -> dict[str, Pages]:
-        """Return the pages at the admin address, by feature; raises ConfigError."""
-        found = ((each.name, each.pages(plan, figures)) for each in self.each)
+        """Return the pages of a configuration, by feature; raises ConfigError."""
+        context = PageContext(loaded, self.copy_writer, oauth_token, figures)
+        found = ((each.name, each.pages(context)) for each in self.each)
         return {name: pages for name, pages in found if pages is not None}
 
     @contextmanager
     def starting(
-        self, application: str, version: str, plan: AppPlan, replica: ReplicaIdentity | None
+        self,
+        application: str,
+        plan: AppPlan,
+        replica: ReplicaIdentity | None,
+        oauth_token: OauthToken | None,
     ) -> Iterator[RunningFeatures]:
         """Run what begins before the cluster is asked."""
         running = RunningFeatures()
@@ -201,12 +211,12 @@ class FeatureList:
         running.workers = MeasuredWorkers(labels, running.figures, running.figures_of)
         start = AppStart(
             application=application,
-            version=version,
+            version=plan.version,
             plan=plan,
             replica=replica,
             workers=running.workers,
             metrics=self.metrics,
-            pages=partial(self.pages, plan, running.figures),
+            pages=partial(self.pages, plan.loaded, oauth_token, running.figures),
             failures=running.failures,
         )
         with ExitStack() as stack:
@@ -218,13 +228,14 @@ class FeatureList:
 
     @contextmanager
     def beside_replicas(
-        self, plan: AppPlan, sockets: Mapping[str, ReplicaSockets]
+        self, plan: AppPlan, sockets: Mapping[str, ReplicaSockets], oauth_token: OauthToken | None
     ) -> Iterator[Callable[[str], None]]:
         """Run what a supervisor of replicas has; yield what to call when a replica has ended."""
         ended: list[Callable[[str], None]] = []
+        pages = partial(self.pages, plan.loaded, oauth_token)
         with ExitStack() as stack:
             for each in self.each:
-                beside = each.beside_replicas(plan, sockets, partial(self.pages, plan))
+                beside = each.beside_replicas(plan, sockets, pages)
                 on_end = stack.enter_context(beside)
                 if on_end is not None:
                     ended.append(on_end)

@@ -19,8 +19,7 @@ from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import RunError
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.plan.clients import Clients
-from window_consumer.plan.feature import CopyTarget
+from window_consumer.plan.clients import Clients, CopyTarget
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.replay.conditions import holds
 from window_consumer.replay.copies import ReplayCopies, ReplayTarget

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -19,10 +19,9 @@ from window_consumer.model.key_forms import key_form
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.event_topics import EventTopic
-from window_consumer.plan.feature import AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, PageContext, RunningFeature
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
-from window_consumer.runtime.figures.measures import FeatureFigures
 from window_consumer.trace.config import TraceConfig, conflicts
 from window_consumer.trace.event import Role
 from window_consumer.trace.metrics import METRICS, TraceFigures
@@ -114,19 +113,18 @@ class TraceFeature(Feature):
         """Return the topic of its events."""
         return [] if config.section(TraceConfig).sample is None else [trace_topic(config)]
 
-    def pages(self, plan: AppPlan, figures: Callable[[], FeatureFigures]) -> TracePages:
+    def pages(self, context: PageContext) -> TracePages:
         """Return the pages of journeys; raises ConfigError."""
-        del figures
         from window_consumer.trace.page import TracePages  # noqa: PLC0415 - an optional extra
 
-        file = plan.config.section(AdminConfig).pipeline
+        file = context.config.section(AdminConfig).pipeline
         if file is None:
             return TracePages(None)
         # A worker without the page does not need the table's library.
         from window_consumer.trace.journey_view import JourneyPages  # noqa: PLC0415 - as above
 
-        pipeline = Path(plan.file).parent / file
-        return TracePages(JourneyPages.of_config(pipeline, plan.config.mask_rules))
+        pipeline = context.loaded.file.parent / file
+        return TracePages(JourneyPages.of_config(pipeline, context.config.mask_rules))
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
         """Trace the records of an application whose configuration says so."""

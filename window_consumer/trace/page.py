@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from window_consumer.admin.answers import FILES, Json, error
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.plan.feature import PageLink
 from window_consumer.runtime.log import own_logger
 
 _LONGEST: Final = 1_000
@@ -53,6 +54,11 @@ class TracePages:
     def is_there(self) -> bool:
         """Return whether a trace is configured."""
         return self._trace is not None
+
+    @property
+    def link(self) -> PageLink | None:
+        """Return where the navigation leads."""
+        return PageLink("trace", "Journeys of records") if self.is_there else None
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the routes."""

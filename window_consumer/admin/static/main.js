@@ -1,8 +1,9 @@
 // The page of the live window: frames arrive as server-sent events and are drawn when the browser is ready.
 import { drawCell, readColours, STATES } from "./cells.js";
 import { Details } from "./details.js";
-import { make, say, show } from "./dom.js";
-import { applyTheme, isDark, switchTheme } from "./theme.js";
+import { make, say } from "./dom.js";
+import { navigate } from "./nav.js";
+import { isDark } from "./theme.js";
 import { WorkerView } from "./worker.js";
 
 const SILENT_MS = 8000;
@@ -106,16 +107,6 @@ function take(event) {
   });
 }
 
-async function offerLogout() {
-  const response = await fetch("api/session").catch(() => null);
-  if (!response?.ok) return;
-  const session = await response.json();
-  show(document.getElementById("logout"), session.token);
-  if (session.name) document.querySelector("#logout button").title = `${session.name}, role ${session.role}`;
-  document.documentElement.dataset.role = session.role;
-  show(document.getElementById("trace"), session.trace);
-}
-
 async function mayLook() {
   const response = await fetch("api/frame?since=9999999999999").catch(() => null);
   if (response?.status === 401) location.assign("login");
@@ -144,10 +135,7 @@ setInterval(() => {
   say(connection, `No data for ${Math.round((performance.now() - receivedAt) / 1000)} s`);
 }, 1000);
 
-applyTheme();
+navigate("./", retheme);
 retheme();
-document.getElementById("theme").addEventListener("click", () => { switchTheme(); retheme(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", retheme);
 addEventListener("resize", () => { if (frame) draw(); });
-offerLogout();
 listen();

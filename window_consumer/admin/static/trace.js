@@ -1,7 +1,7 @@
 // The page of a record's journey, from the send to the end in each group.
 import { make } from "./dom.js";
 import { OUTCOMES } from "./outcomes.js";
-import { applyTheme, switchTheme } from "./theme.js";
+import { ask, navigate } from "./nav.js";
 import { duration } from "./words.js";
 
 const KINDS = {
@@ -19,14 +19,6 @@ const plural = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const moment = (microseconds) => `${new Date(microseconds / 1000).toISOString().replace("T", " ").slice(0, 23)} UTC`;
 const tell = (text) => main.replaceChildren(make("p", { cls: "empty", text }));
 const notesOf = (answer) => answer.notes.map((text) => make("p", { cls: "note", role: "note", text }));
-
-async function ask(path) {
-  const response = await fetch(path);
-  if (response.status === 401) location.assign("login");
-  const body = await response.json();
-  if (!response.ok) throw new Error(body.error ?? response.statusText);
-  return body;
-}
 
 function stop(each) {
   const about = [];
@@ -103,8 +95,7 @@ function choose(name) {
   asked.placeholder = HINTS[name];
 }
 
-applyTheme();
-document.getElementById("theme").addEventListener("click", switchTheme);
+navigate("trace");
 kind.addEventListener("change", () => choose(kind.value));
 const given = new URLSearchParams(location.search);
 for (const [name, show] of [["record", showJourney], ["key", showRecords]]) {

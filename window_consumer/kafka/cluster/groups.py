@@ -9,12 +9,14 @@ from attrs import frozen
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster.answers import in_words
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.settings import admin_settings
 from window_consumer.model.errors import RunError
+from window_consumer.model.offset_ranges import Ranges, without
 
 _ANSWER_S = 20.0
 
@@ -78,6 +80,22 @@ class PartitionProgress:
     """End of the log, exclusive."""
     old: int
     """First offset whose record is of the requested time or later; the end if there is none."""
+
+    @property
+    def unfinished(self) -> Ranges:
+        """The offsets that the group has not finished; holes in the log count, too."""
+        start = max(self.committed, self.start)
+        note = decode(self.metadata or "")
+        finished = note.finished if note is not None and note.next_offset == start else ()
+        log = [(start, self.end)] if start < self.end else []
+        return without(log, [(each.start, each.stop) for each in finished])
+
+    @property
+    def in_wheel(self) -> int:
+        """How many of its finished records wait in the files of a delay service."""
+        note = decode(self.metadata or "")
+        is_ours = note is not None and note.next_offset == max(self.committed, self.start)
+        return note.waiting if note is not None and is_ours and note.finished else 0
 
 
 def committed_offsets(

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import NewTopic, TopicDescription
+
+from window_consumer.model.record import TopicPartition
 
 _REBALANCING = frozenset(
     {ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupState.COMPLETING_REBALANCING}
@@ -69,6 +71,13 @@ class ConsumerGroup:
     """The members have not agreed on who reads what."""
     listed: tuple[ListedMember, ...] = ()
     """The members, sorted; none if the cluster does not list them."""
+    state: str = ""
+    """Kafka's word, such as Stable; empty if the cluster does not report it."""
+    protocol: str = ""
+    """Classic or Consumer, likewise."""
+    assignor: str = ""
+    owners: Mapping[TopicPartition, ListedMember] = field(factory=dict)
+    """Who reads each assigned partition."""
 
     @classmethod
     def described(cls, description: Any) -> ConsumerGroup:
@@ -78,7 +87,21 @@ class ConsumerGroup:
             _operations(description.authorized_operations),
             description.state in _REBALANCING,
             tuple(sorted(ListedMember(each.client_id, each.host) for each in description.members)),
+            _word(description.state),
+            _word(description.type),
+            description.partition_assignor or "",
+            {
+                TopicPartition(place.topic, place.partition): ListedMember(
+                    each.client_id, each.host
+                )
+                for each in description.members
+                for place in (each.assignment.topic_partitions if each.assignment else ())
+            },
         )
+
+
+def _word(member: Enum | None) -> str:
+    return "" if member is None else member.name.replace("_", " ").capitalize()
 
 
 @frozen
