@@ -193,6 +193,13 @@ class CallAgain(HandlerSignal):
         self.after_s = after_s
 
 
+class HoldCalls(CallAgain):
+    """The same, and nothing of the worker starts for ``after_s`` seconds: who is called asks for it.
+
+    Raised by handlers of the framework.
+    """
+
+
 class RetryLater(HandlerSignal):
     """Retry the record after ``after_s`` seconds (float, >= 0); counts as an attempt.
 

@@ -44,6 +44,8 @@ class WorkerHold(Enum):
     """Only as many records start as it allows, one by one."""
     SUSPECT_ALONE = "suspect alone"
     """A record on which the process has ended runs, or waits to run, by itself."""
+    ASKED_TO_WAIT = "asked to wait"
+    """Whoever is called has asked for a pause: nothing starts before its end."""
     UNACKED_RESULTS = "unacked results"
     """So many results are unacked that those of further calls would have no room."""
 
@@ -79,16 +81,24 @@ class StartGate:
         self.in_a_hurry = False
         """Partitions are about to be released: spent records leave now or not at all."""
         self._copies_first = self._failed_first = False
+        self._held_until = completion.held_until
+        """Until when nothing starts, as far as it was obeyed."""
         self._sampling = RecordSampling(breaker, dispatcher)
 
     def decide(self, decisions: Decisions, now: float) -> None:
         """Dispatch what may start, and publish what leaves."""
         self._dispatcher.kept_free = None
-        if self._suspects.cases and self._breaker.lets_start:
+        if self._held_until != self._completion.held_until:
+            self._held_until = self._completion.held_until
+            self._take_back(now)
+        waits = now < self._held_until
+        if self._suspects.cases and self._breaker.lets_start and not waits:
             decisions.dispatch.extend(self._suspects.slices(now))
         holds = self.holds(now)
         if not holds:
             self._start(decisions, now)
+        elif waits:
+            self._dispatcher.release_all_gathered()
         elif WorkerHold.BREAKER in holds:
             if WorkerHold.UNACKED_RESULTS not in holds:
                 self._start_few(decisions, now, self._breaker.limit or 0)
@@ -109,6 +119,8 @@ class StartGate:
         reasons = []
         if not self._breaker.lets_start:
             reasons.append(WorkerHold.BREAKER)
+        if now < self._held_until:
+            reasons.append(WorkerHold.ASKED_TO_WAIT)
         if self._suspects.holds_the_worker(now):
             reasons.append(WorkerHold.SUSPECT_ALONE)
         if self._output.holds_back:
@@ -126,12 +138,16 @@ class StartGate:
             self._retry_queue.charge()
         self._counters.breaker_opened += news.state is BreakerState.OPEN and news.pardon
         if news.limits:
-            self._dispatcher.release_all_gathered()
-            for slice_ in list(self._dispatcher.out):
-                partition = slice_.partition
-                # The commit names a suspect that was dispatched: it counts as started.
-                if partition.is_assigned and HoldReason.CRASH_SUSPECTS not in partition.holds:
-                    self._completion.take_back(slice_, now)
+            self._take_back(now)
+
+    def _take_back(self, now: float) -> None:
+        """Take back what has not started."""
+        self._dispatcher.release_all_gathered()
+        for slice_ in list(self._dispatcher.out):
+            partition = slice_.partition
+            # The commit names a suspect that was dispatched: it counts as started.
+            if partition.is_assigned and HoldReason.CRASH_SUSPECTS not in partition.holds:
+                self._completion.take_back(slice_, now)
 
     def obey_user(self, now: float, *, release: bool) -> BreakerAnswer:
         """Let what has failed leave when it fails once more, or hold it until a call returns."""

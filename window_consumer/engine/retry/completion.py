@@ -16,6 +16,7 @@ from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
 from window_consumer.engine.scheduling.slices import Slice, SliceResults
+from window_consumer.model.errors import HoldCalls
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 
@@ -39,6 +40,8 @@ class Completion:
         self._acks = acks
         self._counters = counters
         self._outcomes = outcomes
+        self.held_until = float("-inf")
+        """Until when nothing may start: a call has asked for it."""
 
     def complete(self, slice_: Slice, now: float) -> None:
         """Process a slice that a slot has finished."""
@@ -137,6 +140,8 @@ class Completion:
             lane = slice_.lane_at(index)
             if lane in behind:
                 continue
+            if isinstance(failure.error, HoldCalls):
+                self.held_until = max(self.held_until, now + failure.error.after_s)
             each = self._outcomes.fail(
                 partition,
                 messages[index],
