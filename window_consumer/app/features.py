@@ -12,6 +12,7 @@ FEATURES: Final = FeatureList(
         "window_consumer.admin.feature:AdminFeature",
         "window_consumer.metrics.otel.feature:OpenTelemetryFeature",
         "window_consumer.demo.feature:DemoFeature",
+        "window_consumer.push.feature:PushFeature",
         "window_consumer.dlq.feature:DlqFeature",
         "window_consumer.new_failures.feature:NewFailuresFeature",
         "window_consumer.replay.feature:ReplayFeature",

@@ -32,6 +32,9 @@ from window_consumer.runtime.pools.registry import KINDS
 
 _NONE: Final[HandlerDefaults] = MappingProxyType({})
 
+_SHORTEST_WORD: Final = 8
+"""A word of a secret that is masked by itself, too, such as the token in ``Bearer TOKEN``."""
+
 
 @frozen
 class LoadedConfig:
@@ -192,8 +195,10 @@ def _secret_values(tree: Tree, sections: Sections) -> Iterable[str]:
     secrets = list(secret_keys(sections))
     for path, value in walk(tree.value):
         if any(_fits(path, secret) for secret in secrets) and isinstance(value, str | int | float):
-            yield as_text(value)
-            yield _password_of(as_text(value))
+            text = as_text(value)
+            yield text
+            yield _password_of(text)
+            yield from (word for word in text.split() if len(word) >= _SHORTEST_WORD)
             yield tree.origin(path).text or ""
         key = (
             ".".join(str(part) for part in path[path.index("kafka") :]) if is_property(path) else ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Final, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, get_origin
 
 import attrs
 from attrs import frozen
@@ -136,10 +136,19 @@ ANY_NAME: Final = "NAME"
 
 
 def secret_keys(sections: Sections) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the secret keys of features."""
+    """Yield the paths of the secret keys of features; a mapping's are those of its values."""
     for section in sections.file:
-        for name, (_, option) in options(section.kind).items():
-            if option.secret:
-                yield section.name, name
-            if option.kind is not None and option.kind.hidden_key:
-                yield section.name, name, ANY_NAME, option.kind.hidden_key
+        yield from _secret_keys((section.name,), section.kind)
+    for section in sections.worker:
+        yield from _secret_keys(("workers", ANY_NAME, section.name), section.kind)
+
+
+def _secret_keys(path: tuple[str, ...], section: type) -> Iterator[tuple[str, ...]]:
+    for name, (attribute, option) in options(section).items():
+        kind = attribute.type
+        if kind is not None and attrs.has(kind):
+            yield from _secret_keys((*path, name), kind)
+        if option.secret:
+            yield (*path, name, ANY_NAME) if get_origin(kind) is Mapping else (*path, name)
+        if option.kind is not None and option.kind.hidden_key:
+            yield *path, name, ANY_NAME, option.kind.hidden_key

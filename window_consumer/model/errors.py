@@ -194,7 +194,7 @@ class CallAgain(HandlerSignal):
 
 
 class HoldCalls(CallAgain):
-    """The same, and nothing of the worker starts for ``after_s`` seconds: who is called asks for it.
+    """The same, and nothing of the worker starts for ``after_s`` seconds, as the other side asks.
 
     Raised by handlers of the framework.
     """

@@ -11,7 +11,7 @@ from window_consumer.model.conditions.lookup import IsCopy, RecordLookup
 from window_consumer.model.record import Record
 from window_consumer.plan.app_plan import PlannedWorker
 from window_consumer.plan.handler_types.parameters import DecodingLayer
-from window_consumer.plan.handlers import Transactional, When
+from window_consumer.plan.handlers import HandlerSpec, Transactional, When
 from window_consumer.plan.middleware import MiddlewareLayer, MiddlewareSpec
 from window_consumer.runtime.calls.expiry import ExpiryLayer
 from window_consumer.runtime.calls.layer import (
@@ -70,7 +70,9 @@ def call_of(worker: PlannedWorker, layers: Iterable[CallLayer], tools: CallTools
     routes = [
         Route(
             route.handler.name,
-            surrounded(route.handler.function, inner, CallSite(form, tools, route.handler.name)),
+            surrounded(
+                _function(route.handler, tools), inner, CallSite(form, tools, route.handler.name)
+            ),
             _matcher(route.when, tools),
         )
         for route in worker.routes
@@ -78,6 +80,10 @@ def call_of(worker: PlannedWorker, layers: Iterable[CallLayer], tools: CallTools
     lane_of = _LANES_OF_RECORDS.get(worker.config.ordering)
     call = routed(routes, worker.config.otherwise, form, lane_of)
     return surrounded(call, outer, CallSite(form, tools))
+
+
+def _function(handler: HandlerSpec, tools: CallTools) -> Called:
+    return handler.function if handler.made_with is None else handler.made_with(tools)
 
 
 _LANES_OF_RECORDS: Mapping[str, LaneOfRecord] = {

@@ -16,7 +16,8 @@ from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.model.record import Record
 from window_consumer.plan.handler_types.parameters import Parameters
-from window_consumer.runtime.calls.layer import CallForm, CallLayer
+from window_consumer.runtime.calls.layer import CallForm, CallLayer, CallTools
+from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.pools.registry import kind_for
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -65,6 +66,8 @@ class HandlerSpec:
     """Calls run in its transactions."""
     rule_of: Callable[[TargetOf], TurnRule] | None = None
     """Makes the rule for the records of a built-in worker."""
+    made_with: Callable[[CallTools], Called] | None = None
+    """Makes what is called instead of ``function``, in the same form, for each worker."""
 
     @property
     def is_batch(self) -> bool:

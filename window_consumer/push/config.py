@@ -1,0 +1,179 @@
+"""The section `workers.X.http`: where records are posted, and what the answers mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from attrs import evolve, field, frozen
+
+from window_consumer.config import kinds
+from window_consumer.config.kinds import REFERENCE, ValueKind
+from window_consumer.config.options import Section, about
+from window_consumer.config.problems import InvalidError, Problem
+from window_consumer.push.request_headers import OURS, TOKEN
+
+_HOUR_S: Final = 3600.0
+_FATAL: Final = (400, 413, 415, 422)
+
+Proxy = bool | str
+"""Whether those of the environment are used, or the URL of one."""
+
+
+def _url(text: str) -> SplitResult | str:
+    """Return the parts of a URL, or what is wrong with it."""
+    if re.search(r"[\s\x00-\x1f\x7f]", text) or not text.isascii():
+        return "has blanks, or letters that are not ASCII: write them as %XX"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        return f"is no URL ({error})"
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+        return "does not begin with http:// or https:// and a host"
+    if "@" in parts.netloc:
+        return "has a user or a password: write headers: {Authorization: ...}"
+    return "has a fragment, which no server would see" if parts.fragment else parts
+
+
+def _url_kind(expected: str) -> ValueKind:
+    """A URL; a wrong one is not shown, as it may hold a password."""
+
+    def read(raw: Any) -> str:
+        if not isinstance(raw, str):
+            raise InvalidError(Problem((), f"is not {expected}"))
+        parts = _url(raw)
+        if isinstance(parts, str):
+            raise InvalidError(Problem((), parts))
+        return str(raw)
+
+    return evolve(kinds.text(expected), name="URL", read=read)
+
+
+def _proxy_kind() -> ValueKind:
+    of_environment, url = kinds.boolean(), _url_kind("true, false, or the URL of a proxy")
+
+    def read(raw: Any) -> Proxy:
+        try:
+            found: bool = of_environment.read(raw)
+        except InvalidError:
+            proxy: str = url.read(raw)
+            return proxy
+        return found
+
+    def write(value: Proxy) -> str:
+        return value if isinstance(value, str) else of_environment.write(value)
+
+    schema = {"anyOf": [{"type": "boolean"}, url.schema, REFERENCE]}
+    return ValueKind("boolean or URL", url.expected, read, write, schema, url.expected)
+
+
+def _headers_kind() -> ValueKind:
+    expected = "a mapping of header names to texts, as in {Authorization: 'Bearer ${TOKEN}'}"
+
+    def read(raw: Any) -> Mapping[str, str]:
+        if not isinstance(raw, dict):
+            raise InvalidError(Problem((), f"is not {expected}"))
+        problems = [
+            Problem((name,), wrong)
+            for name, value in raw.items()
+            if (wrong := _wrong_header(name, value)) is not None
+        ]
+        if problems:
+            raise InvalidError(*problems)
+        return {name: str(value) for name, value in raw.items()}
+
+    schema = {"type": "object", "additionalProperties": {"type": "string"}}
+    return ValueKind("mapping of texts", expected, read, lambda _: "{}", schema, expected)
+
+
+def _wrong_header(name: object, value: object) -> str | None:
+    """Return what is wrong with a header, without its value."""
+    if not isinstance(name, str) or not TOKEN.fullmatch(name):
+        return "is no name of a header"
+    if OURS.match(name):
+        return "is a header that the worker sets itself: choose another name"
+    if not isinstance(value, str):
+        return "has a value that is not text: write it in quotes"
+    if not value.isascii() or not value.isprintable():
+        return "has a value with letters that are not printable ASCII"
+    return None
+
+
+def _statuses(lower: int) -> ValueKind:
+    return kinds.list_of(kinds.whole_number(lower, 599), "statuses", may_be_empty=True)
+
+
+@frozen(kw_only=True)
+class HttpConfig:
+    """Records are posted to a URL, which is the handler of the worker."""
+
+    url: str | None = field(
+        default=None,
+        metadata=about(
+            "Where each record is posted. The answer's status says what becomes of it.",
+            kind=_url_kind("a URL such as https://orders.internal/events"),
+            default="none: required in a section http",
+        ),
+    )
+    timeout: float = field(
+        default=30.0,
+        metadata=about(
+            "How long a request may take, from connecting to the end of the answer.",
+            kind=kinds.duration(0.1, _HOUR_S),
+            reason="longer than healthy services take",
+        ),
+    )
+    headers: Mapping[str, str] = field(
+        factory=dict,
+        metadata=about(
+            "Further headers of each request, such as Authorization. Their values are secrets.",
+            kind=_headers_kind(),
+            default="none",
+            secret=True,
+        ),
+    )
+    skip_status: tuple[int, ...] = field(
+        default=(),
+        metadata=about(
+            "Statuses with which the record is finished as skipped.", kind=_statuses(200)
+        ),
+    )
+    fatal_status: tuple[int, ...] = field(
+        default=_FATAL,
+        metadata=about(
+            "Statuses with which the record becomes a dead letter at once. All others except 2xx "
+            "are failures that the breaker counts.",
+            kind=_statuses(300),
+            reason="they say that this record is wrong; 401, 403 and 404 say that the service is",
+        ),
+    )
+    proxy: Proxy = field(
+        default=False,
+        metadata=about(
+            "The URL of a proxy; true for those of the environment (HTTPS_PROXY, NO_PROXY).",
+            kind=_proxy_kind(),
+            reason="handlers are inside, and a variable of the machine should not redirect records",
+        ),
+    )
+
+
+def conflicts(section: HttpConfig, given: Collection[str]) -> Iterator[Problem]:
+    """Yield what is wrong although each key alone is right."""
+    if given and section.url is None:
+        yield Problem(("url",), "is missing: a URL such as https://orders.internal/events")
+    for index, status in enumerate(section.skip_status):
+        if status in section.fatal_status:
+            message = f"{status} is in fatal_status, too: keep it in one of the two lists"
+            yield Problem(("skip_status", index), message)
+
+
+SECTION: Final = Section(
+    "http",
+    HttpConfig,
+    "Posts each record to a URL, which takes the place of a handler.",
+    conflicts,
+    handles=lambda section: section.url is not None,
+)

@@ -1,0 +1,159 @@
+"""The headers of a request: where its record is from, and the headers that the record has.
+
+What is not printable ASCII is sent in base64, under a name of its own: `Wc-Base64-Key` instead of
+`Wc-Key`. All names and bounds are a contract with the services, see docs/push.md.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+from urllib.parse import quote
+
+from window_consumer.model import header_values, traceparent
+from window_consumer.model.headers import ORIGINAL_TIMESTAMP, PREFIX
+from window_consumer.model.record import Record
+
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header."""
+
+OURS: Final = re.compile(
+    r"(wc-.*|ce-.*|webhook-.*|host|content-length|content-encoding|transfer-encoding|connection"
+    r"|expect|idempotency-key|traceparent|tracestate)$",
+    re.IGNORECASE,
+)
+"""The names that a configuration cannot set."""
+
+MOST_HEADER_BYTES: Final = 8192
+"""Of the record's headers in a request, names and values: Node.js takes 16 KiB with all others,
+nginx 8 KiB in a line."""
+
+MOST_KEY_BYTES: Final = 4096
+MOST_ID_LETTERS: Final = 255
+
+_ASIDE: Final = frozenset({traceparent.HEADER, "tracestate", "content-type"})
+"""Headers of records that are headers of requests by the same name."""
+
+Pairs = list[tuple[str, str]]
+
+
+class RequestHeaders:
+    """Makes the headers of requests. Owner: the event loop of a worker."""
+
+    def __init__(self, fixed: Mapping[str, str]):
+        """``fixed`` are those of the configuration."""
+        self._fixed = list(fixed.items())
+        self._has_type = any(name.lower() == "content-type" for name in fixed)
+        self._may_have_span = traceparent.contexts()
+
+    def of(self, record: Record) -> Pairs:
+        """Return the headers of a record's request; names may repeat, as in the record."""
+        pairs = record.headers
+        found = [*self._fixed, *_position(record)]
+        if not self._has_type:
+            found.append(("Content-Type", _content_type(pairs)))
+        if record.value is None:
+            found.append(("Wc-Tombstone", "true"))
+        found.extend(_trace(pairs, self._may_have_span))
+        if pairs:
+            found.extend(_users(pairs))
+        return found
+
+
+def _position(record: Record) -> Pairs:
+    origin, timestamp = record.origin, record.timestamp
+    if record.is_copy:
+        first = header_values.count(record.header(ORIGINAL_TIMESTAMP))
+        timestamp = timestamp if first is None else first
+    name = id_of(record)
+    found = [
+        ("Wc-Topic", origin.topic),
+        ("Wc-Partition", str(origin.partition)),
+        ("Wc-Offset", str(origin.offset)),
+        ("Wc-Attempt", str(record.attempt)),
+        ("Wc-Id", name),
+        ("Idempotency-Key", name),
+    ]
+    if timestamp is not None:
+        found.append(("Wc-Timestamp", str(timestamp)))
+    key = record.key
+    if key is not None:
+        if len(key) > MOST_KEY_BYTES:
+            found.append(("Wc-Key-Omitted", str(len(key))))
+        else:
+            found.append(_pair("Key", key))
+    return found
+
+
+def id_of(record: Record) -> str:
+    """Return a record's id in printable ASCII, the digest of a longer or stranger one."""
+    text = record.id
+    if len(text) <= MOST_ID_LETTERS and text.isascii() and text.isprintable() and " " not in text:
+        return text
+    return f"sha256:{sha256(text.encode()).hexdigest()}"
+
+
+def _content_type(pairs: list[tuple[str, bytes | None]]) -> str:
+    for name, value in reversed(pairs):
+        if name.lower() == "content-type" and value and (text := _printable(value)):
+            return text
+    return "application/octet-stream"
+
+
+def _trace(pairs: list[tuple[str, bytes | None]], may_have_span: Callable[[], object]) -> Pairs:
+    """Return the current span, otherwise the one that the record names."""
+    span = traceparent.current() if may_have_span() else None
+    if span is not None:
+        return [("traceparent", span)]
+    own = dict(pairs) if pairs else {}
+    if traceparent.read(own.get(traceparent.HEADER)) is None:
+        return []
+    names = (traceparent.HEADER, "tracestate")
+    values = [(name, _printable(own.get(name) or b"")) for name in names]
+    return [(name, value) for name, value in values if value]
+
+
+def _users(pairs: list[tuple[str, bytes | None]]) -> Pairs:
+    found: Pairs = []
+    left, omitted = MOST_HEADER_BYTES, 0
+    for name, value in pairs:
+        if name.startswith(PREFIX) or name in _ASIDE:
+            continue
+        if len(value or b"") > left:  # no base64 of megabytes
+            omitted += 1
+            continue
+        pair = _pair(_named(name), value or b"")
+        size = len(pair[0]) + len(pair[1])
+        if size > left:
+            omitted += 1
+            continue
+        left -= size
+        found.append(pair)
+    if omitted:
+        found.append(("Wc-Headers-Omitted", str(omitted)))
+    return found
+
+
+def _pair(name: str, value: bytes) -> tuple[str, str]:
+    text = _printable(value)
+    if text is None:
+        return f"Wc-Base64-{name}", b64encode(value).decode()
+    return f"Wc-{name}", text
+
+
+def _printable(value: bytes) -> str | None:
+    """Return text that a header can hold, None for other bytes."""
+    if not value.isascii():
+        return None
+    text = value.decode()
+    return text if text.isprintable() and text == text.strip() else None
+
+
+@lru_cache(maxsize=1024)
+def _named(name: str) -> str:
+    """Return a header's name behind our prefix; what no name may have as %XX."""
+    return "Header-" + (name if TOKEN.fullmatch(name) else quote(name, safe="!#$&'*+^`|"))
