@@ -69,7 +69,7 @@ def as_text(measured: Measured) -> str:
     others = {"records_per_s": measured.records_per_s.median, **measured.notes}
     worst = measured.runs[-1].worst
     lines.extend(
-        f"  {name:<16}{value:,.4g}{_verdict(floors.get(name), value)}{_of(worst.get(name))}"
+        f"  {name:<15} {value:,.4g}{_verdict(floors.get(name), value)}{_of(worst.get(name))}"
         for name, value in others.items()
         if name in measured.notes or name in floors
     )

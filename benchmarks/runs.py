@@ -38,6 +38,7 @@ from benchmarks import (
     transactions,
 )
 from benchmarks.breaker_scenes import running as scenes
+from benchmarks.peers import killing
 from benchmarks.results import Measured, Run
 from benchmarks.topics import Say, Topics
 from benchmarks.workloads import PARTITIONS, Baseline, Workload
@@ -60,6 +61,7 @@ _WITH_TOPICS_OF_THEIR_OWN = {
     **transactions.RUNS,
     **broadcast.RUNS,
     **at_most_once.RUNS,
+    **killing.RUNS,
     "dead-letters": pipeline_dlq.run,
 }
 

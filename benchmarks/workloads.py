@@ -54,6 +54,7 @@ Work = Literal[
     "eos-kills",
     "amo",
     "amo-kills",
+    "hand-written",
 ]
 Store = Literal["levels", "wheel"]
 Baseline = Literal[
@@ -733,6 +734,18 @@ _ALL = (
             Floor("lost_per_kill", 32, at_most=True, is_guarantee=True),
             Floor("lost_without_kill", 0, at_most=True, is_guarantee=True),
         ),
+    ),
+    Workload(
+        "hand-written",
+        "9,600 calls of 0 to 20 ms, one in 200 of 0.5 s, by three threading models that people"
+        " write by hand, and a window; each is killed five times with -9",
+        TopicSpec(records=9_600, keys=1_000, slow_one_in=200),
+        work="hand-written",
+        wait_s=WAIT_S,
+        slow_wait_s=0.5,
+        kills=5,
+        runs=1,
+        floors=(Floor("window_lost", 0, at_most=True, is_guarantee=True),),
     ),
 )
 

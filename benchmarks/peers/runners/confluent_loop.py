@@ -6,7 +6,7 @@ import time
 
 import confluent_kafka
 
-from benchmarks.peers.runners.noting_confluent import hand_over_note
+from benchmarks.peers.runners.noting_confluent import hand_over_note, settings
 from benchmarks.peers.runners.trial import begin
 
 _BATCH = 500
@@ -23,15 +23,7 @@ def main() -> None:
     def on_message(message: object) -> None:
         handle(message.value())  # type: ignore[attr-defined] # a message of the client
 
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": trial.bootstrap,
-            "group.id": trial.group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "fetch.queue.backoff.ms": 10,
-        }
-    )
+    consumer = confluent_kafka.Consumer(settings(trial))
     consumer.subscribe([trial.topic])
     committed_at, new = time.monotonic(), False
     while not trial.over.is_set():

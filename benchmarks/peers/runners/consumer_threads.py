@@ -6,7 +6,7 @@ import threading
 
 import confluent_kafka
 
-from benchmarks.peers.runners.noting_confluent import hand_over_note
+from benchmarks.peers.runners.noting_confluent import hand_over_note, settings
 from benchmarks.peers.runners.trial import Trial, begin
 
 _BATCH = 500
@@ -34,15 +34,7 @@ class Loop(threading.Thread):
         def on_message(message: confluent_kafka.Message) -> None:
             handle(message.value() or b"")
 
-        consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": trial.bootstrap,
-                "group.id": trial.group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "fetch.queue.backoff.ms": 10,
-            }
-        )
+        consumer = confluent_kafka.Consumer(settings(trial))
         consumer.subscribe([trial.topic], on_assign=self._assigned, on_revoke=self._revoked)
         while not all(loop.owns for loop in self._loops) and not trial.over.is_set():
             consumer.poll(_WAIT_S)

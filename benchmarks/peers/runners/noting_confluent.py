@@ -1,6 +1,6 @@
-"""Makes confluent-kafka's consumer record when it hands records over, whoever calls it.
+"""What runners on confluent-kafka share: settings, and a consumer that notes what it hands over.
 
-Only timed runs use it: the others run with the unchanged client.
+Only timed runs note it: the others run with the unchanged client.
 """
 
 from __future__ import annotations
@@ -10,6 +10,19 @@ from typing import Any
 import confluent_kafka
 
 from benchmarks.peers.runners.trial import Trial
+
+
+def settings(trial: Trial) -> dict[str, Any]:
+    """Return the settings of a consumer that is written by hand and commits by itself."""
+    return {
+        "bootstrap.servers": trial.bootstrap,
+        "group.id": trial.group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "fetch.queue.backoff.ms": 10,
+        # As long as a broker requires: a killed process keeps its partitions until then.
+        **({"session.timeout.ms": 6_000} if trial.is_killed else {}),
+    }
 
 
 def hand_over_note(trial: Trial) -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 
-from benchmarks.peers.runners.noting_confluent import hand_over_note
+from benchmarks.peers.runners.noting_confluent import hand_over_note, settings
 from benchmarks.peers.runners.trial import begin
 
 _BATCH = 500
@@ -22,15 +22,7 @@ def main() -> None:
     def on_message(message: confluent_kafka.Message) -> None:
         handle(message.value() or b"")
 
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": trial.bootstrap,
-            "group.id": trial.group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "fetch.queue.backoff.ms": 10,
-        }
-    )
+    consumer = confluent_kafka.Consumer(settings(trial))
     consumer.subscribe([trial.topic])
     with ThreadPoolExecutor(trial.slots) as pool:
         while not trial.over.is_set():

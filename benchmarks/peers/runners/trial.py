@@ -3,7 +3,8 @@
 A runner is called with ``key=value`` arguments: ``bootstrap``, ``topic``, ``group``, ``records``,
 ``partitions``, ``slots``, ``cap_s``, ``timed``, ``journal``, and the peer's own options. It handles
 records until all are finished or ``cap_s`` is over, stops the peer as its documentation says,
-writes the journal, and prints one line of JSON.
+writes the journal, and prints one line of JSON. A run that will be killed has ``finished``: a file
+to which the number of each finished record is added at once, in four bytes, big-endian.
 
 Standard library only: it runs in every peer's environment.
 """
@@ -71,6 +72,23 @@ class Trial:
 
     def handler(self) -> Callable[[bytes], object]:
         """Return what the peer's handler does with a value."""
+        return self._writing(self._handler()) if self.is_killed else self._handler()
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether the process will be killed: what has finished is written down at once."""
+        return "finished" in self.options
+
+    def _writing(self, handle: Callable[[bytes], object]) -> Callable[[bytes], object]:
+        file = os.open(self.options["finished"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+        def handle_and_write(value: bytes) -> None:
+            handle(value)
+            os.write(file, value[: _NUMBER.size])
+
+        return handle_and_write
+
+    def _handler(self) -> Callable[[bytes], object]:
         if not self.timed:
             return self._values.append
         note, clock, sleep = self._entries.append, time.perf_counter_ns, time.sleep
