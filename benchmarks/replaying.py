@@ -16,7 +16,8 @@ from benchmarks.results import Run
 from benchmarks.workloads import PARTITIONS
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.config import load
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.replay.job import ReplayJob, ReplayRequest

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message
 
 _LOG = ClientLog(logging.getLogger("tests"))

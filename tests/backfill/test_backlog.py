@@ -20,10 +20,11 @@ from tests.logged import events_in
 from tests.raw_records import write_raw
 from window_consumer.cli.options import since_1970
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.spark.backfill import planning, ranges

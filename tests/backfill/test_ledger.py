@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from tests.golden_texts import Golden
 from tests.integration.members import wait_until
 from tests.pipeline.gates import DEADLINE_S, held_up
-from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import RunError
+from window_consumer.model.offset_ranges import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,8 +14,9 @@ from tests.commands import Commands, kafka_of, produce
 from window_consumer.cli.options import since_1970
 from window_consumer.cli.output import duration
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import UsageError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.spark import jars
 from window_consumer.spark.backfill.ranges import (
     WantedRange,

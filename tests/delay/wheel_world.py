@@ -34,9 +34,9 @@ from window_consumer.engine.commits.start_offset import Found, resolve
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
-from window_consumer.kafka.topic_reader import Span
 from window_consumer.model import headers
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.protocols import CommittedOffset, Copy, Delivery
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.ladder_topics import LadderNames

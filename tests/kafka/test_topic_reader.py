@@ -15,8 +15,9 @@ from tests.integration.access import Access
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import MissingTopicError, WindowConsumerError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.real_kafka import RealKafka
 

@@ -8,7 +8,8 @@ import pytest
 
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
 from window_consumer.new_failures.baseline import FailureBaseline, failure_baseline, newest
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define
 
-from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.replay.copies import ReplayCopies, ReplayTarget

@@ -13,10 +13,10 @@ from window_consumer.engine.guards.backpressure import WAITING_CELLS
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.groups import PartitionProgress
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
-from window_consumer.model.offset_ranges import Ranges
+from window_consumer.model.offset_ranges import Ranges, Span
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.ladder_topics import levels_of
 

@@ -12,8 +12,8 @@ from attrs import field, frozen
 
 from window_consumer.dlq.dead_letter import WrittenBy, read_dead_letter
 from window_consumer.dlq.reader import DeadLetterTopic
-from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import UsageError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
 
 

@@ -21,10 +21,11 @@ from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OAuthTokens
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import MissingTopicError, RunError, UsageError
 from window_consumer.model.field_mask import FieldMask
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 from window_consumer.model.record_contents import content_of, header_text
 from window_consumer.plan.clients import check_tokens

@@ -17,8 +17,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.kafka.topic_reader import Scan, Span, TopicReader, in_our_words
+from window_consumer.kafka.topic_reader import Scan, TopicReader, in_our_words
 from window_consumer.model.errors import RunError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
 
 _CHUNK: Final = 1_000

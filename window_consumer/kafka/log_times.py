@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message, TopicPartition
 
 

@@ -21,10 +21,11 @@ from window_consumer.kafka.connection import Connection
 from window_consumer.kafka.manual_assignment import ManualAssignment
 from window_consumer.kafka.membership import Membership
 from window_consumer.kafka.subscription import Subscription
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.kafka.watchdogs.assignment import DEFAULT_TIMES, AssignmentTimes
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.model.errors import BrokerUnavailableError, RunError, WindowConsumerError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.protocols import (
     Batch,
     Commit,

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final, Self
 
-from attrs import frozen
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
@@ -27,6 +26,7 @@ from window_consumer.model.errors import (
     MissingTopicError,
     RunError,
 )
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
 
 _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - local error codes begin with an underscore
@@ -38,19 +38,6 @@ _ANSWER_S: Final = 20.0
 
 _STILL_S: Final = 30.0
 """How long no record may arrive although more exist."""
-
-
-@frozen
-class Span:
-    """The offsets of a partition to read: from ``first`` to ``end`` (exclusive)."""
-
-    first: int
-    end: int
-
-    @property
-    def count(self) -> int:
-        """The most records that it can hold; holes in the log reduce them."""
-        return max(0, self.end - self.first)
 
 
 class TopicReader:

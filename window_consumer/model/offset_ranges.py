@@ -1,11 +1,26 @@
-"""Sets of offsets as ranges: union, difference and overlap."""
+"""Ranges of offsets: one, and sets of them with their union, difference and overlap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from attrs import frozen
+
 Ranges = tuple[tuple[int, int], ...]
 """Ranges of offsets, ascending and disjoint; the second number is exclusive."""
+
+
+@frozen
+class Span:
+    """The offsets of a partition to read: from ``first`` to ``end`` (exclusive)."""
+
+    first: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        """The most records that it can hold; holes in the log reduce them."""
+        return max(0, self.end - self.first)
 
 
 def united(ranges: Iterable[tuple[int, int]]) -> Ranges:

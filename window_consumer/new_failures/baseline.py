@@ -7,8 +7,9 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model import headers as names
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
 
 MOST: Final = 10_000

@@ -15,9 +15,10 @@ from window_consumer.engine.turn import CopyTo
 from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.log_times import offsets_at
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition

@@ -15,9 +15,10 @@ from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.log_times import offsets_at
 from window_consumer.kafka.log_writer import PlainWriter
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import RunError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.clients import Clients, CopyTarget
 from window_consumer.plan.feature_list import FeatureList

@@ -8,8 +8,8 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import UsageError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.model.record_identity import given_id, id_text
 

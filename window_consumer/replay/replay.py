@@ -11,8 +11,8 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
-from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import PublishFailedError, RunError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.protocols import Clock, Copy
 from window_consumer.model.record import Message
 from window_consumer.model.record_identity import RecordOrigin

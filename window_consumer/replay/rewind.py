@@ -18,8 +18,9 @@ from window_consumer.engine.commits.commit_metadata import (
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.kafka.group_progress import CommittedMark, GroupProgress
 from window_consumer.kafka.log_times import offsets_at
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import UsageError, WindowConsumerError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.topics.command_topics import CommandTopics

@@ -13,8 +13,9 @@ from typing import Any, Final
 from attrs import frozen
 
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import MissingTopicError, WindowConsumerError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import UnreadableBatchError, decoded

@@ -16,9 +16,9 @@ from window_consumer.audit.commands.printing import name_of
 from window_consumer.audit.count import CountTier, decode
 from window_consumer.cli.output import duration
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import WindowConsumerError
-from window_consumer.model.offset_ranges import united
+from window_consumer.model.offset_ranges import Span, united
 from window_consumer.model.record import Message
 
 if TYPE_CHECKING:

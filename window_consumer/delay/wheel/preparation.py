@@ -19,8 +19,9 @@ from window_consumer.engine.commits.commit_metadata import CommitNote, decode
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.log_events import LogEvent
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.preflight import PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER

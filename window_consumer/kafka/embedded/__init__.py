@@ -14,8 +14,9 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded.capacity import LIMITS, BrokerUsage, NewRecord
 from window_consumer.kafka.embedded.mock_cluster import ApiKey, ErrorCode, MockCluster
 from window_consumer.kafka.embedded.writing import write
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import MissingTopicError, UsageError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import Message, TopicPartition
 

@@ -15,8 +15,8 @@ from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tu
 from window_consumer.cli.output import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config import Mask
-from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import UsageError, WindowConsumerError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.loading import load_app, load_without_handlers
 from window_consumer.replay.commands.options import (

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql import types as T  # noqa: N812 - as above
 
 from window_consumer.engine.offsets import after
-from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import RunError, UsageError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.spark.backfill.ranges import Spans
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import Table, is_conflict, last_batch

@@ -12,8 +12,9 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import uses_tokens
 from window_consumer.kafka.settings import admin_settings
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import UsageError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.child_spec import child_spec_of

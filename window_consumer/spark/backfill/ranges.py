@@ -8,8 +8,9 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import UsageError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
 
 Spans = Mapping[int, Span]

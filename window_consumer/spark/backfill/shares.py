@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import RunError
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.spark.backfill.messages import copies_of
