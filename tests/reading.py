@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from window_consumer.kafka.client_log import ClientLog
+from tests.kernel import client_log
+from window_consumer.audit.balance import Balance, balance, effective
+from window_consumer.audit.count import decode
+from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
+from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message
-
-_LOG = ClientLog(logging.getLogger("tests"))
+from window_consumer.trace.event import TraceEvent
+from window_consumer.trace.event_batch import decoded
 
 
 def read_all(client: Mapping[str, Any], topic: str) -> list[Message]:
     """Return all records up to the present end of a topic, by partition and offset."""
-    with _reader(client) as reader:
+    with reader_of(client) as reader:
         return reader.read_all(topic)
 
 
 def spans(client: Mapping[str, Any], topic: str) -> dict[int, Span]:
     """Return what each partition of a topic holds now."""
-    with _reader(client) as reader:
+    with reader_of(client) as reader:
         return {name.partition: span for name, span in reader.spans(topic).items()}
 
 
-def _reader(client: Mapping[str, Any]) -> TopicReader:
-    return TopicReader({"fetch.wait.max.ms": 10, "log_level": 0, **client}, _LOG)
+def committed(client: Mapping[str, Any], group: str, topic: str) -> dict[int, int]:
+    """Return the committed offset of each partition; those without one are left out."""
+    return committed_offsets(client, group, topic)
+
+
+def dead_letter(record: Message) -> DeadLetter:
+    """Return a record of a dead-letter topic with what its headers say."""
+    return read_dead_letter(record)
+
+
+def events(batches: Iterable[Message]) -> list[TraceEvent]:
+    """Return the events of records of the trace topic."""
+    return [event for batch in batches for event in decoded(batch.value())]
+
+
+def balances(records: Iterable[Message]) -> dict[str, Balance]:
+    """Return what records of the audit topic say of each topic."""
+    counts = effective(count for record in records for count in decode(record.value())).counts
+    return {each.topic: each for each in balance(counts)}
+
+
+def reader_of(client: Mapping[str, Any]) -> TopicReader:
+    """Return a reader of whole topics, for one thread."""
+    return TopicReader({"fetch.wait.max.ms": 10, "log_level": 0, **client}, client_log())

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
@@ -18,7 +19,7 @@ from window_consumer.admin.server import serving
 from window_consumer.config.sections.listening import TlsConfig
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult
-from window_consumer.trace.page import Trace, TracePages
+from window_consumer.plan.feature import Pages
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
 
@@ -26,7 +27,9 @@ TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
 class MadeUpBoard:
     """A board of which a test says what it knows."""
 
-    def __init__(self, **fields: Any):
+    def __init__(self, late: int = 0, **fields: Any):
+        self.late = late
+        """It halts no worker before it was asked this often."""
         self.fields = {"process": "", "time": 1, "workers": [], **fields}
         self.asked: list[str] = []
         self.record_value: dict[str, Any] | None = None
@@ -51,7 +54,8 @@ class MadeUpBoard:
 
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         self.asked.append(f"{at.worker} {at.partition} {halted}")
-        return at.worker == "charge"
+        is_late = self.asked.count(self.asked[-1]) <= self.late
+        return None if is_late else at.worker == "charge"
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
         self.asked.append(f"{at.worker} breaker: {'release' if release else 'hold'}")
@@ -116,12 +120,10 @@ def asking(
     token: str | None = None,
     *,
     values: bool = False,
-    trace: Trace | None = None,
+    pages: Mapping[str, Pages] = MappingProxyType({}),
     **limits: Any,
 ) -> Iterator[Asking]:
     """Serve a board on a free port of this machine."""
     admin = AdminConfig(listen="127.0.0.1:0", token=token, tls=TlsConfig(), values=values)
-    with serving(
-        board or MadeUpBoard(), admin, Path(), {"trace": TracePages(trace)}, **limits
-    ) as port:
+    with serving(board or MadeUpBoard(), admin, Path(), pages, **limits) as port:
         yield Asking(port)

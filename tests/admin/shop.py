@@ -16,17 +16,16 @@ from window_consumer import App, Record
 from window_consumer.admin.board import WorkersBoard
 from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.metrics.health import Health
 from window_consumer.model.redaction import Mask
 from window_consumer.runtime.figures.measures import MeasuredWorkers
 
 
 @frozen
 class SeenShop:
-    """The two that are asked about the worker ``charge``."""
+    """What is asked about the worker ``charge``."""
 
     board: WorkersBoard
-    health: Health
+    measured: MeasuredWorkers
 
 
 @contextmanager
@@ -55,7 +54,7 @@ def seen_shop(directory: Path, broker: EmbeddedBroker) -> Iterator[SeenShop]:
     broker.produce("orders", b"fine", key=b"hugo", partition=1)
     rules = MaskRules((MaskRule(topics=("orders",), fields=("iban",)),))
     measured = MeasuredWorkers()
-    seen = SeenShop(WorkersBoard("", Mask(["hunter2"]), rules), Health(measured))
+    seen = SeenShop(WorkersBoard("", Mask(["hunter2"]), rules), measured)
     with app.start(file, start_timeout=DEADLINE_S) as running:
         try:
             seen.board.attach(running)

@@ -13,14 +13,13 @@ from window_consumer.admin.board import MOST_CALLS, longest
 from window_consumer.admin.history import KEPT, SampleHistory
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import CallSnapshot, WindowsSnapshot
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 
 def seen(driven: Driven | None = None, **counters: object) -> WindowsSnapshot:
     driven = driven or Driven()
-    taken = take_snapshot(driven.engine, driven.now, driven.wall_ms, cells=False)
+    taken = driven.snapshot(cells=False)
     return evolve(taken, counters=Counters(**counters))  # type: ignore[arg-type] # its fields
 
 

@@ -16,6 +16,7 @@ from attrs import define, evolve
 
 from tests.admin.golden import fields_of, json_of, metrics_of, text_of
 from tests.admin.shop import SeenShop, seen_shop
+from tests.kernel import scrape_of
 from tests.telemetry.workers import a_snapshot, fake_worker
 from window_consumer.admin.board import CellPlace
 from window_consumer.admin.client import Access, AdminAddress
@@ -98,7 +99,7 @@ def test_what_most_workers_do_not_have_is_reported_of_those_that_do() -> None:
 
 def test_the_names_and_labels_of_metrics(shop: SeenShop) -> None:
     until = monotonic() + 20.0
-    while (found := metrics_of(shop.health.metrics().text)) != FIELDS["metrics"]:
+    while (found := metrics_of(scrape_of(shop.measured.measures()))) != FIELDS["metrics"]:
         assert monotonic() < until, found
 
 

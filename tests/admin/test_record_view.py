@@ -14,15 +14,14 @@ from tests.engine.support import ORDERS, notes
 from tests.golden_texts import Golden
 from window_consumer.admin.record_view import MOST_HEADERS, MOST_JSON, MOST_OF_A_VALUE, RecordView
 from window_consumer.config.sections.mask import MaskRule, MaskRules
-from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.engine.cell_details import RecordDetails
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import ParkedKey, ParkedKeys, key_text
 from window_consumer.model.field_mask import Part
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import TopicPartition
 from window_consumer.model.redaction import MASKED, Mask
 from window_consumer.runtime.figures.worker_snapshot import to_json
+from window_consumer.testing.fakes.log import FakeMessage
 
 HIDDEN = MaskRule(topics=("orders",), fields=("iban", "x-auth"))
 
@@ -33,14 +32,12 @@ def shown(*rules: MaskRule, **limits: int) -> RecordView:
 
 def message(
     value: bytes | None, key: bytes | None = b"anna", headers: Headers = (), topic: str = "orders"
-) -> StoredMessage:
-    return StoredMessage(
-        name=TopicPartition(topic, 0), at=7, key_bytes=key, value_bytes=value, header_pairs=headers
-    )
+) -> FakeMessage:
+    return FakeMessage(TopicPartition(topic, 0), 7, key, value, headers)
 
 
 def masked_picture(
-    shown: RecordView, *messages: StoredMessage, error: str = "", source: str = "orders"
+    shown: RecordView, *messages: FakeMessage, error: str = "", source: str = "orders"
 ) -> list[dict[str, Any]]:
     records = tuple(RecordDetails(7, "waiting", each, 1, error) for each in messages)
     made = to_json(shown.records(messages[0].topic(), source, records))
@@ -197,7 +194,7 @@ def test_the_hottest_key_of_a_partition_and_parked_keys_are_masked_like_the_othe
     driven.deliver(*notes(1, 2, 3, keys=[key] * 3))
     driven.tick()
     parked = ParkedKeys(1, 2, (ParkedKey(ORDERS, 1, key_text(key)),))
-    seen = evolve(take_snapshot(driven.engine, driven.now, 0.0), parked=parked)
+    seen = evolve(driven.snapshot(), parked=parked)
     found = shown(*rules)
     windows = found.snapshot(seen, lambda topic, key: found.rules.loggable_key([topic], key))
     assert [each.hottest_key for each in windows.partitions] == [reported]

@@ -10,15 +10,8 @@ import pyarrow as pa
 from attrs import evolve
 
 from tests.backfill.shop import app
+from tests.kernel import prepared
 from window_consumer import App
-from window_consumer.engine.retry.copy_record import Target
-from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.cluster import Cluster
-from window_consumer.model.protocols import TopicFacts
-from window_consumer.plan.preflight import PreparedWorker
-from window_consumer.plan.start_timeout import LOGGER
-from window_consumer.plan.topics.copy_topics import Ladder
-from window_consumer.plan.topics.problems import TopicTroubles
 from window_consumer.spark.backfill import planning
 from window_consumer.spark.backfill.messages import COLUMNS
 from window_consumer.spark.backfill.task import WorkerPlan
@@ -49,15 +42,8 @@ def plan_of(app: App, directory: Path, worker: str, text: str) -> WorkerPlan:
     file.write_text(text, "utf-8")
     plan = app.plan(file)
     planned = planning.without_levels(planning.worker_of(plan, "orders", worker), "orders", None)
-    prepared = PreparedWorker(
-        planned,
-        Cluster(planned.admin, ClientLog(LOGGER)),
-        ClientLog(LOGGER),
-        {"orders": TopicFacts(4, None)},
-        {"orders": Ladder({}, Target("dlq", 4, 4))},
-        troubles=TopicTroubles(worker, str),
-    )
-    return planning.worker_plan(app, planning.ChosenHandler(plan, prepared, "orders"))
+    chosen = planning.ChosenHandler(plan, prepared(planned, "orders", 4), "orders")
+    return planning.worker_plan(app, chosen)
 
 
 def with_rate(plan: WorkerPlan, per_s: float) -> WorkerPlan:

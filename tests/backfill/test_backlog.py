@@ -18,15 +18,12 @@ from tests.golden_texts import Golden
 from tests.integration.members import wait_until
 from tests.logged import events_in
 from tests.raw_records import write_raw
-from window_consumer.cli.options import since_1970
-from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import TopicReader
+from tests.reading import reader_of
 from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.spark.backfill import planning, ranges
 from window_consumer.spark.backfill.held_records import AtEnd
 from window_consumer.testing.real_kafka import RealKafka
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 3
 NEW_YEAR = 1_767_225_600_000
+HOUR_MS = 3_600_000
 
 
 @define
@@ -89,14 +87,15 @@ class Place:
         return backlog.BackfillRun(**{**given, **more})
 
     def spans(self) -> dict[int, Span]:
-        with self.reader() as reader:
+        with reader_of(self.client) as reader:
             return ranges.resolve(ranges.WantedRange(self.topic), reader)
 
-    def reader(self) -> TopicReader:
-        return TopicReader({"bootstrap.servers": self.bootstrap}, ClientLog(LOGGER))
+    @property
+    def client(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap}
 
     def dead_letters(self) -> list[Message]:
-        with self.reader() as reader:
+        with reader_of(self.client) as reader:
             name = f"shop-failing.{self.topic}.dlq"
             found = reader.read(reader.spans(name))
             return [message for messages in found for message in messages]
@@ -325,15 +324,15 @@ def test_another_backfill_of_the_same_name_is_refused(
 def test_a_range_of_times_is_a_range_of_offsets(place: Place, golden: Golden) -> None:
     producer = Producer({"bootstrap.servers": place.bootstrap})
     for hour in range(10):
-        producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * 3_600_000)
+        producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * HOUR_MS)
     assert producer.flush(60) == 0
-    start = since_1970("2026-01-01T03:00", 1000)
-    stop = since_1970("2026-01-01T06:00:00+01:00", 1000)
-    with place.reader() as reader:
+    start = NEW_YEAR + 3 * HOUR_MS
+    stop = NEW_YEAR + 5 * HOUR_MS
+    with reader_of(place.client) as reader:
         wanted = ranges.WantedRange(place.topic, start, stop)
         assert ranges.resolve(wanted, reader) == {1: Span(3, 5)}
         assert ranges.resolve(ranges.WantedRange(place.topic, start), reader) == {1: Span(3, 10)}
-        later = ranges.WantedRange(place.topic, since_1970("2027-01-01", 1000))
+        later = ranges.WantedRange(place.topic, NEW_YEAR + 9_000 * HOUR_MS)
         assert ranges.resolve(later, reader) == {}
         by_offset = ranges.WantedRange(place.topic, to_offsets={1: 4}, from_offsets={1: 2})
         assert ranges.resolve(by_offset, reader) == {1: Span(2, 4)}
@@ -345,13 +344,13 @@ def test_a_range_of_times_is_a_range_of_offsets(place: Place, golden: Golden) ->
 def test_what_retention_has_taken_is_reported(place: Place) -> None:
     producer = Producer({"bootstrap.servers": place.bootstrap})
     for hour in range(10):
-        producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * 3_600_000)
+        producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * HOUR_MS)
     assert producer.flush(60) == 0
     cluster = place.chosen("plain").prepared.cluster
     cluster.delete_records({TopicPartition(place.topic, 1): 4})
-    with place.reader() as reader:
-        for text, is_reported in (("02:00", True), ("05:00", False)):
-            wanted = ranges.WantedRange(place.topic, since_1970(f"2026-01-01T{text}", 1000))
+    with reader_of(place.client) as reader:
+        for hour, is_reported in ((2, True), (5, False)):
+            wanted = ranges.WantedRange(place.topic, NEW_YEAR + hour * HOUR_MS)
             found = list(ranges.warnings(wanted, ranges.resolve(wanted, reader), reader, {}, 0))
             assert bool(found) is is_reported
             assert not is_reported or "begins at 2026-01-01T04:00:00Z" in found[0]

@@ -20,9 +20,8 @@ from tests import topics
 from tests.commands import kafka_of
 from tests.integration.access import Access
 from tests.integration.members import wait_until
-from window_consumer import App, Record
+from window_consumer import App, Record, Running
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
-from window_consumer.runtime.running import Running
 from window_consumer.testing.real_kafka import RealKafka
 
 WAIT_S = 60.0

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.commands import Commands
 from tests.golden_texts import Golden
+from window_consumer.cli.check_command import check_command
 
 
 def test_a_sound_configuration_is_fine_and_its_bounds_are_reported(
@@ -251,3 +253,14 @@ def test_wrong_usage_ends_with_2(window_consumer: Run) -> None:
 def test_help_and_version_end_with_0(window_consumer: Run) -> None:
     assert "run" in window_consumer("--help").out
     assert "window-consumer, version" in window_consumer("--version").out
+
+
+def test_a_person_waits_half_a_minute_unless_configured_otherwise(commands: Commands) -> None:
+    (option,) = [each for each in check_command.params if each.name == "start_timeout"]
+    assert option.default == 30.0
+    commands.application(
+        "from window_consumer import App\napp = App('shop')\n"
+        "@app.handler('orders', group='shop')\ndef place(order): ...\n"
+    )
+    commands.configure({"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "workers": {"place": {}}})
+    assert commands.run("check", "shop:app", "--connect", "--start-timeout", "1s").code == 1

@@ -14,16 +14,15 @@ import sqlalchemy as sa
 from attrs import define, evolve, frozen
 
 from tests.database.once_shop import OnceShop
+from tests.kernel import client_log
 from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay, RelayRules
 from window_consumer.database.outbox.sender import KafkaOutboxSender, OutboxSender
 from window_consumer.database.outbox.setup import OutboxDatabase
 from window_consumer.database.outbox.table import Outbox
-from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.writing.batch_answers import Answer
 from window_consumer.model.record import Message
-from window_consumer.runtime.log import own_logger
 
 PATIENCE_S = 30.0
 QUICK = RelayRules(poll_s=0.02, first_pause_s=0.1, longest_pause_s=0.5)
@@ -127,7 +126,7 @@ def relaying(
     properties = {"bootstrap.servers": bootstrap, "log_level": 0}
     rules = evolve(rules, **changed)
     holds_keys = rules.on_refused == "block"
-    own = sender or KafkaOutboxSender(properties, ClientLog(own_logger()), holds_keys=holds_keys)
+    own = sender or KafkaOutboxSender(properties, client_log(), holds_keys=holds_keys)
     relay = relay_class(database, own, rules, stop)
     thread = threading.Thread(target=relay.run, name="wc-outbox-relay", daemon=True)
     thread.start()

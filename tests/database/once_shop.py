@@ -11,10 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from window_consumer import App, Record
+from window_consumer import App, Record, Running
 from window_consumer.database import Once, Outbox
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
-from window_consumer.runtime.running import Running
 
 DEADLINE_S = 60.0
 

@@ -25,9 +25,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from tests.database.once_shop import DEADLINE_S, until
-from window_consumer import App, PartialFailure, Produce, Record
+from window_consumer import App, PartialFailure, Produce, Record, Running
 from window_consumer.database import Once, Outbox
-from window_consumer.runtime.running import Running
 
 Headers = list[tuple[str, str | bytes | None]]
 

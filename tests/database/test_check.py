@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from tests.commands import Commands, Ended
 from tests.golden_texts import Golden
-from window_consumer.cli.check_command import check_command
 from window_consumer.database import Once, Outbox
 from window_consumer.kafka.embedded import EmbeddedBroker
 
@@ -154,14 +153,3 @@ def test_a_database_that_never_answers_is_waited_for_no_longer_than_a_broker(che
         ended = check(url, "--start-timeout", "1s", with_outbox=False)
     assert ended.code == 1
     assert "1s" in ended.err
-
-
-def test_a_person_waits_half_a_minute_unless_configured_otherwise(commands: Commands) -> None:
-    (option,) = [each for each in check_command.params if each.name == "start_timeout"]
-    assert option.default == 30.0
-    commands.application(
-        "from window_consumer import App\napp = App('shop')\n"
-        "@app.handler('orders', group='shop')\ndef place(order): ...\n"
-    )
-    commands.configure({"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "workers": {"place": {}}})
-    assert commands.run("check", "shop:app", "--connect", "--start-timeout", "1s").code == 1

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from tests.database.once_shop import OVERTAKE, OnceShop, until
-from window_consumer.runtime.running import Running
+from window_consumer import Running
 
 
 @pytest.mark.parametrize("way", ["start", "running"])

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from tests.conftest import ConsumerOf, MakeTopic
 from tests.database.conftest import OutboxBench, eventually, relaying
 from tests.database.test_bad_days import kill_others
+from tests.kernel import client_log
 from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import (
     KafkaOutboxSender,
@@ -20,8 +21,6 @@ from window_consumer.database.outbox.sender import (
     RelayTurn,
     RowsInFlight,
 )
-from window_consumer.kafka.client_log import ClientLog
-from window_consumer.runtime.log import own_logger
 from window_consumer.testing.real_kafka import RealKafka
 
 LAST = 20
@@ -68,9 +67,8 @@ def test_a_relay_that_wakes_sends_no_old_row(
     has_sent: bool,  # noqa: FBT001 - of a table
 ) -> None:
     topic = make_topic("events")
-    log = ClientLog(own_logger())
     sender = FreezingSender(
-        KafkaOutboxSender({"bootstrap.servers": kafka.bootstrap, "log_level": 0}, log)
+        KafkaOutboxSender({"bootstrap.servers": kafka.bootstrap, "log_level": 0}, client_log())
     )
     if has_sent:
         sender.gate.set()

@@ -19,7 +19,6 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.database.once_shop import DEADLINE_S, OVERTAKE, QUICK, OnceShop, until
 from tests.golden_texts import Golden
 from window_consumer import App, PartialFailure, Produce, Record
-from window_consumer.app.limits import ONCE_ROW_BYTES, bounds_of
 from window_consumer.database import Once
 from window_consumer.database.once.once import OnceValues
 from window_consumer.database.once.startup import OnceWorker, delete_once
@@ -478,27 +477,3 @@ def test_a_copy_in_a_retry_topic_has_the_id_of_its_first_delivery(shop: OnceShop
     (row,) = shop.rows(once.table)
     assert (row.record_id, row.origin.partition(":")[0]) == ("orders/0/0", "orders")
     assert row.origin.partition(":")[2] != f"{0:016x}"
-
-
-def test_check_warns_of_nothing_by_default(shop: OnceShop) -> None:
-    """The default of keep fits the default ladder and the default retention of dead letters."""
-    for retry in ({}, {"levels": ["10s", "1m", "10m", "1h"]}):
-        plan = shop.app(shop.once()).plan(shop.file(retry=retry))
-        retention_s = plan.config.topics.dlq_retention
-        assert retention_s == 14 * 86_400
-        assert bounds_of(plan.workers[0], dlq_retention_s=retention_s).warnings == ()
-
-
-def test_a_warning_writes_long_durations_as_people_do(shop: OnceShop) -> None:
-    plan = shop.app(shop.once(keep="1h")).plan(shop.file())
-    (warning,) = bounds_of(plan.workers[0], dlq_retention_s=14 * 86_400.0).warnings
-    assert "(14d)" in warning
-
-
-def test_check_warns_of_a_short_keep_and_works_out_the_size(shop: OnceShop) -> None:
-    plan = shop.app(shop.once(keep="1h")).plan(shop.file())
-    bounds = bounds_of(plan.workers[0], dlq_retention_s=7200.0, rate=100.0)
-    assert any("once.keep 1h" in warning for warning in bounds.warnings)
-    assert bounds.once_table_bytes == 3600 * 100 * ONCE_ROW_BYTES
-    calm = shop.app(shop.once(keep="9d")).plan(shop.file())
-    assert not bounds_of(calm.workers[0], dlq_retention_s=7200.0).warnings

@@ -13,9 +13,9 @@ from tests import topics
 from tests.conftest import MakeTopic
 from tests.database.once_shop import until
 from tests.database.once_workers import KINDS, Kind, OnceBench
+from window_consumer import Running
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
-from window_consumer.runtime.running import Running
 from window_consumer.testing.real_kafka import RealKafka
 
 BenchOf = Callable[..., OnceBench]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from traceback import FrameSummary
 from typing import Any
 
 import pytest
@@ -14,11 +13,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.database.conftest import header
 from tests.database.once_shop import DEADLINE_S, OnceShop, until
-from window_consumer import App
+from window_consumer import App, Running
 from window_consumer.database import Once
-from window_consumer.runtime.calls import result_guard, steps
-from window_consumer.runtime.running import Running
-from window_consumer.runtime.stack import shown_part
 
 KINDS = ["function", "coroutine", "batch", "batch coroutine"]
 ONE_ATTEMPT: dict[str, Any] = {"retry": {"attempts": 1}, "concurrency": 1}
@@ -106,14 +102,6 @@ def test_a_coroutine_that_waits_begins_with_the_handler(
         until(waiting.is_set)
         assert_begins_with_the_handler(position(running))
         assert_begins_with_the_handler(stack_of_dead_letter(shop, running))
-
-
-def test_the_stack_of_a_child_process_begins_with_the_handler() -> None:
-    files = [result_guard.__file__, steps.__file__, "shop.py", "sqlalchemy.py"]
-    lines = [FrameSummary(each, 1, each) for each in files]
-    assert list(shown_part(lines)) == lines[2:]
-    assert list(shown_part(lines[2:])) == lines[2:]
-    assert list(shown_part(lines[:2])) == lines[:2]  # it waits for the framework
 
 
 def position(running: Running) -> str:

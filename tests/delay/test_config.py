@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.commands import Commands
+from tests.kernel import FEATURES
 from tests.plans import from_shell
-from window_consumer.app.features import FEATURES
 from window_consumer.config import LoadedConfig, load
 from window_consumer.model.errors import ConfigError
 

@@ -12,7 +12,7 @@ import yaml
 from tests.conftest import MakeTopic
 from tests.delay.service import DelayService
 from tests.golden_texts import Golden
-from window_consumer.app.features import FEATURES
+from tests.kernel import FEATURES
 from window_consumer.kafka.cluster.topics import ConsumerGroup, ListedMember
 from window_consumer.model.errors import ConfigError
 from window_consumer.plan.app_plan import PlannedWorker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -11,21 +12,16 @@ from tests import topics
 from tests.commands import DEADLINE_S
 from tests.conftest import MakeTopic
 from tests.delay.service import DelayService
-from tests.doctor.made_up import evidence, working
 from tests.engine.driver import COPIES
 from tests.engine.producing import REFUSED, TOO_LARGE, ProducingDriven, invoice
 from tests.engine.support import ORDERS, Note
 from tests.integration.members import wait_until
 from tests.new_failures.shop import Version
-from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.delay.config import WORKER, DelayConfig
 from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.refusing_targets import KIND, MOST_COUNTED, MOST_TRIED, RefusingTargets
 from window_consumer.delay.request import Targets
 from window_consumer.delay.waiting import DelayRule
-from window_consumer.engine.decisions import Decisions
-from window_consumer.engine.guards.pause_rule import RuleFinding
-from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.errors import PublishFailedError
@@ -42,6 +38,8 @@ HOUR_S = 3600.0
 class Delivering(ProducingDriven):
     """An Engine that delivers records which are due, one result each."""
 
+    wall_clock_runs = True
+
     def __init__(self) -> None:
         self.news: list[str] = []
         section = DelayConfig(to=("*",), max=24 * HOUR_S)
@@ -54,10 +52,6 @@ class Delivering(ProducingDriven):
         self.offset = 0
         super().__init__(slots=20, turns=[self.rule])
 
-    def tick(self, seconds: float = 0.0) -> Decisions:
-        self.wall_ms += seconds * 1000
-        return super().tick(seconds)
-
     def deliver_to(self, *targets: str, overdue_s: float = 0.0) -> None:
         """Deliver a record for each target, and answer for none."""
         due = (names.DELIVER_AT, b"%d" % (self.wall_ms - overdue_s * 1000))
@@ -68,13 +62,13 @@ class Delivering(ProducingDriven):
         self.tick()
         self.produce_all(invoice())
 
-    def refuse_all(self, *targets: str, overdue_s: float = 0.0) -> list[FailedRecord]:
+    def refuse_all(self, *targets: str, overdue_s: float = 0.0) -> list[Any]:
         """Deliver records whose targets are missing; return those that leave."""
         self.deliver_to(*targets, overdue_s=overdue_s)
         self.answer_all(MISSING)
         return self.published()
 
-    def copy_of(self, failed: FailedRecord) -> Copy:
+    def copy_of(self, failed: Any) -> Copy:
         return self.engine.copy_of(failed)
 
     @property
@@ -202,15 +196,6 @@ def test_any_number_of_records_may_wait_and_some_are_counted() -> None:
         refusing.refused("mail", "unknown", hop, 0.0, of_topic=True)
     (finding,) = refusing.findings(1.0)
     assert finding.figures["waiting"] == MOST_COUNTED
-
-
-@pytest.mark.parametrize("ends_itself", [True, False])
-def test_doctor_asks_to_accept_only_what_does_not_end_by_itself(*, ends_itself: bool) -> None:
-    finding = RuleFinding(KIND, "3 records wait", ends_itself=ends_itself)
-    seen = evidence(lambda second: {**working(busy=0.0, per_s=0)(second), "findings": (finding,)})
-    (cause,) = diagnose([seen]).causes
-    assert cause.kind == KIND
-    assert ("window-consumer resume" in cause.sentence) is not ends_itself
 
 
 def test_records_wait_for_a_missing_topic_and_those_for_others_do_not(

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import astuple, frozen
 
-from tests.engine.driver import COPIES, NO_LEVELS, Driven
+from tests.engine.driver import COPIES, Driven, role_of
 from tests.engine.support import ORDERS, Note
 from window_consumer.delay.cancel_layer import CancelCheck
 from window_consumer.delay.cancellations import Cancellations, mark_of
@@ -30,10 +30,6 @@ from window_consumer.delay.wheel.rule import Admission, WheelRule
 from window_consumer.delay.wheel.slot_files import OpenFiles
 from window_consumer.delay.wheel.wheels import DueSending, WheelGuarantee, Wheels
 from window_consumer.engine.commits.commit_metadata import CommitNote, decode
-from window_consumer.engine.commits.start_offset import Found, resolve
-from window_consumer.engine.decisions import EngineRules
-from window_consumer.engine.engine import Engine
-from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.model import headers
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.offset_ranges import Span
@@ -245,36 +241,25 @@ class Process(Driven):
             CancelCheck(world.cancellations, lambda: 0.0),
         )
         admission = Admission(TARGETS, 1e9)
-        self.preparation = _fragile(world)(
-            world, directory, self.wheels, admission, RetryTopicLevel
-        )
+        self.preparation = _fragile(world)(world, directory, self.wheels, admission, role_of)
         refusing = RefusingTargets(lambda *_: None, lambda _: None)
         copies = LevelCopies("orders", "wc.delay", COPIES.target_of)
         self.rules = [
             WheelRule(admission, self.wheels),
             DelayRule(DelayConfig(to=("*",)), TARGETS, copies, refusing),
         ]
-        super().__init__(names=(), turns=self.rules, commit_interval_s=0.2)
+        guarantee = partial(
+            world.parts.guarantee, wheels=self.wheels, open_empty=self.preparation.open_empty
+        )
+        super().__init__(names=(), turns=self.rules, guarantee=guarantee, commit_interval_s=0.2)
         self.now, self.wall_ms = world.now, world.wall_ms
         self.begin()
-
-    def make(  # type: ignore[override] # the guarantee is this object's
-        self, rules: EngineRules, retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS
-    ) -> Engine:
-        guarantee = partial(
-            self.world.parts.guarantee, wheels=self.wheels, open_empty=self.preparation.open_empty
-        )
-        return Engine(rules, lambda: 0.0, retry_levels, COPIES.copy, guarantee)
 
     def begin(self) -> None:
         future: Future[None] = Future()
         self.preparation.make_ready({ORDERS: future})
         future.result(0)
-        log = (0, len(self.world.log))
-        found = Found(ORDERS, self.world.committed, log, keeps_finished=True)
-        assigned = resolve(found, "earliest").assigned
-        self.position = assigned.next_offset
-        self.engine.on_assigned([assigned], self.now)
+        self.position = self.start_from(ORDERS, self.world.committed, len(self.world.log))
 
     def advance(self, seconds: float) -> None:
         """Let time pass; deliver, call and commit."""

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tests.dlq.memory import STATE, Stored
 from window_consumer.dlq.dead_letter import Position
 from window_consumer.dlq.redrive_state import Resolution, read_resolved
-from window_consumer.engine.retry.retry_topics import state_topic
 
 DEAD = "shop.orders.dlq"
 DONE = Resolution("redriven", 1_700_000_000_000, "shop.redrive.1", "shop.orders.retry.now", "id-1")
@@ -17,10 +16,6 @@ DONE = Resolution("redriven", 1_700_000_000_000, "shop.redrive.1", "shop.orders.
 
 def record(key: bytes | None, value: bytes | None) -> Stored:
     return Stored((STATE, 0, 0), key, value)
-
-
-def test_the_topic_belongs_to_the_group() -> None:
-    assert state_topic("shop") == "shop.dlq.state"
 
 
 def test_what_is_written_is_read_back() -> None:

@@ -12,16 +12,13 @@ import yaml
 from tests.applications import SHOP
 from tests.commands import Commands
 from tests.docs.pages import ROOT, blocks
-from window_consumer.app.features import FEATURES
+from tests.kernel import FEATURES, METRICS
 from window_consumer.config import load
 from window_consumer.config.units import parse_size
-from window_consumer.metrics.catalog import METRICS as OWN
 from window_consumer.metrics.exposition import prometheus_name
 from window_consumer.metrics.feature import HealthConfig, routes_of
 from window_consumer.metrics.health import Health
 from window_consumer.runtime.figures.measures import MeasuredWorkers
-
-METRICS = (*OWN, *FEATURES.metrics)
 
 PAGE = ROOT / "docs/kubernetes.md"
 MOUNTED = "/run/secrets/kafka/password"

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from time import monotonic
 
 import pytest
 
 from tests.golden_texts import Golden
+from tests.kernel import FEATURES, cluster_at
 from tests.telemetry.workers import fake_worker, reported
 from window_consumer.admin.client import Access, AdminAddress
 from window_consumer.admin.doctor.collection import Examination, Process, Seen
-from window_consumer.app.features import FEATURES
-from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.settings import admin_settings
 from window_consumer.plan.diagnosis import CauseKind
 from window_consumer.plan.loading import load_without_handlers
 from window_consumer.runtime.replica import HttpAnswer
@@ -118,9 +114,7 @@ class Interrupting(Process):
 def test_ctrl_c_ends_it_although_clusters_are_asked(
     examination: Examination, embedded: EmbeddedBroker
 ) -> None:
-    log = ClientLog(logging.getLogger("window_consumer.client"), str)
-    cluster = Cluster(admin_settings({"bootstrap.servers": embedded.bootstrap}, "charge"), log)
-    examination.clusters = {"charge": cluster}
+    examination.clusters = {"charge": cluster_at(embedded.bootstrap)}
     examination.processes = [Interrupting(AdminAddress("127.0.0.1", 1), Access(), True)]
     started = monotonic()
     with pytest.raises(KeyboardInterrupt):

@@ -8,11 +8,10 @@ import pytest
 from tests.engine.driver import Driven
 from tests.engine.support import notes
 from tests.golden_texts import Golden
+from tests.kernel import scrape_of
 from window_consumer.admin.doctor.metrics_reader import worker_looks
 from window_consumer.admin.doctor.samples import worker_look
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import LoopSnapshot, PartitionSnapshot, WindowsSnapshot
-from window_consumer.metrics.exposition import exposition
 from window_consumer.runtime.figures.measures import Measures
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
@@ -27,7 +26,8 @@ def a_picture() -> WindowsSnapshot:
     for slice_ in driven.out:
         driven.claim(slice_, 1)
     driven.engine.on_rebalance(driven.now)
-    seen = take_snapshot(driven.engine, driven.now + 2.0, driven.wall_ms)
+    driven.now += 2.0
+    seen = driven.snapshot()
     return attrs.evolve(seen, loop=LoopSnapshot(3.5, 1.25))
 
 
@@ -40,7 +40,7 @@ def a_worker(windows: WindowsSnapshot | None, *, is_ready: bool = True) -> Worke
 def test_both_ways_show_the_same() -> None:
     seen = a_picture()
     measures = Measures(a_worker(seen), seen.counters, "key")
-    (scraped,) = worker_looks(exposition([measures], common={"process": "2"}), 7.0)
+    (scraped,) = worker_looks(scrape_of([measures], process="2"), 7.0)
     reported = worker_look(a_worker(seen), 7.0)
     assert scraped.worker == attrs.evolve(reported.worker, windows=scraped.windows)
     assert (scraped.running, scraped.running_s) == (reported.running, None)
@@ -62,7 +62,7 @@ def as_metrics_say(each: PartitionSnapshot) -> PartitionSnapshot:
 
 def test_a_worker_that_is_not_there_is_seen_as_such() -> None:
     measures = Measures(a_worker(None, is_ready=False), a_picture().counters, "key")
-    (scraped,) = worker_looks(exposition([measures]), 7.0)
+    (scraped,) = worker_looks(scrape_of([measures]), 7.0)
     assert not scraped.worker.is_ready
     assert scraped.windows.partitions == ()
 

@@ -24,6 +24,7 @@ from tests.golden_texts import Golden
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import GroupLook
+from window_consumer.engine.guards.pause_rule import RuleFinding
 from window_consumer.engine.windows_snapshot import (
     CellSnapshot,
     CellState,
@@ -554,3 +555,12 @@ def test_the_fields_of_json_are_stable() -> None:
     assert (cause["worker"], cause["process"]) == ("charge", None)
     assert (plain["ok"], cause["cause"], cause["partition"]) == (False, "hovering", "orders[0]")
     assert plain["notes"] == ["a note"]
+
+
+@pytest.mark.parametrize("ends_itself", [True, False])
+def test_doctor_asks_to_accept_only_what_does_not_end_by_itself(*, ends_itself: bool) -> None:
+    finding = RuleFinding("refused", "3 records wait", ends_itself=ends_itself)
+    seen = evidence(lambda second: {**working(busy=0.0, per_s=0)(second), "findings": (finding,)})
+    (cause,) = diagnose([seen]).causes
+    assert cause.kind == "refused"
+    assert ("window-consumer resume" in cause.sentence) is not ends_itself

@@ -11,22 +11,32 @@ from types import MappingProxyType
 from typing import Any
 
 from tests.engine.support import ORDERS, Note, failure
+from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
+from window_consumer.engine.commits.start_offset import Found, resolve
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.copy_record import CopyMaker, CopyOrigin, Target
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
+from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.turn import TurnRule
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
-from window_consumer.model.protocols import Batch
+from window_consumer.model.protocols import Batch, CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 
 def _target(source: str, level: Level | None) -> Target:
     return Target(f"g.{source}.dlq" if level is None else f"g.{source}.retry.{level.name}", 1, 1)
+
+
+def role_of(topic: str) -> RetryTopicLevel:
+    """Return the role of a source topic."""
+    return RetryTopicLevel(topic)
 
 
 COPIES = CopyMaker(CopyOrigin("g", "charge"), _target)
@@ -36,6 +46,9 @@ NO_LEVELS: Mapping[str, RetryTopicLevel] = MappingProxyType({})
 class Driven:
     """An Engine, its clock, and the slots' part played by hand."""
 
+    wall_clock_runs = False
+    """Wall time passes with the clock."""
+
     lets_rest = False
     """Retry topics rest, and wait for their commits when something may start."""
 
@@ -44,24 +57,39 @@ class Driven:
         start: int = 0,
         names: Iterable[TopicPartition] = (ORDERS,),
         turns: Iterable[TurnRule] = (),
+        guarantee: MakeGuarantee | None = None,
         **rules: Any,
     ):
         given = {"slots": 4, **rules}
-        self.engine = self.make(EngineRules(**given))
+        self.engine = self.make(EngineRules(**given), guarantee=guarantee)
         self.engine.decide_turns(turns)
         self.now = 1000.0
         self.wall_ms = 1_700_000_000_000.0
         self.out: list[Slice] = []
         self.last = Decisions()
-        self.engine.on_assigned(
-            [Assigned(name, start, committed=(start, "")) for name in names], self.now
-        )
-        self.keep_in_use()
+        self.assign(*names, start=start)
 
     @staticmethod
-    def make(rules: EngineRules, retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS) -> Engine:
+    def make(
+        rules: EngineRules,
+        retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS,
+        guarantee: MakeGuarantee | None = None,
+    ) -> Engine:
         """Make an Engine whose copies go to dead-letter topics and levels of one partition."""
-        return Engine(rules, lambda: 0.0, retry_levels, COPIES.copy)
+        return Engine(rules, lambda: 0.0, retry_levels, COPIES.copy, guarantee)
+
+    def assign(self, *names: TopicPartition, start: int = 0, **fields: Any) -> None:
+        """Assign partitions that begin there; ``fields`` are more of what is known of each."""
+        assigned = [Assigned(name, start, committed=(start, ""), **fields) for name in names]
+        self.engine.on_assigned(assigned, self.now)
+        self.keep_in_use()
+
+    def start_from(self, name: TopicPartition, committed: CommittedOffset, end: int) -> int:
+        """Assign a partition as its last commit says; return the offset that is read first."""
+        found = Found(name, committed, (0, end), keeps_finished=True)
+        assigned = resolve(found, "earliest").assigned
+        self.engine.on_assigned([assigned], self.now)
+        return assigned.next_offset
 
     def deliver(self, *messages: Any, name: TopicPartition = ORDERS) -> None:
         for message in messages:
@@ -71,6 +99,7 @@ class Driven:
 
     def tick(self, seconds: float = 0.0) -> Decisions:
         self.now += seconds
+        self.wall_ms += seconds * 1000 if self.wall_clock_runs else 0
         self.keep_in_use()
         self.last = self.engine.on_tick(self.now, self.wall_ms)
         self.out.extend(self.last.dispatch)
@@ -114,6 +143,14 @@ class Driven:
             if message.offset() in offsets:
                 slice_.deviate().failed.append((message, failure(error)))
         self.finish(slice_, elapsed)
+
+    def snapshot(self, *, cells: bool = True) -> WindowsSnapshot:
+        """Take what page, ``top``, doctor and metrics read."""
+        return take_snapshot(self.engine, self.now, self.wall_ms, cells=cells)
+
+    def limit_changed(self, cause: str, times: int) -> None:
+        """Let the number of slots have been changed for this cause."""
+        self.engine.counters.limit_changes[LimitCause(cause)] += times
 
     def finish_all(self) -> None:
         while self.out:

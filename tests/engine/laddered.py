@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, Note, spent_after
-from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
 from window_consumer.model import headers as names
 from window_consumer.model.record import TopicPartition
@@ -34,10 +33,6 @@ class Laddered(Driven):
         super().__init__(names=(), **given)
         self.engine = self.make(self.engine.rules, RETRY_LEVELS)
         self.assign(*owned)
-
-    def assign(self, *names: TopicPartition) -> None:
-        self.engine.on_assigned([Assigned(name, 0, committed=(0, "")) for name in names], self.now)
-        self.keep_in_use()
 
     def copy(
         self,

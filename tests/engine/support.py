@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from window_consumer.engine.commits.commit_metadata import CommitNote, decode
+from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
+from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -72,6 +75,18 @@ def failure(error: BaseException | None = None) -> Failure:
 
 def spent_after(attempts: int, **rules: object) -> RetryRules:
     return RetryRules(attempts=attempts, backoff_min_s=1.0, backoff_max_s=8.0, **rules)  # type: ignore[arg-type] # keyword arguments of the class
+
+
+def stalled_after(after_s: float, **rules: Any) -> StallRules:
+    return StallRules(after_s, **rules)
+
+
+def batches_of(max_records: int, *, max_wait_s: float = 0.0) -> BatchRules:
+    return BatchRules(max_records=max_records, max_wait_s=max_wait_s)
+
+
+def at_least(slots: int) -> LimitRules:
+    return LimitRules(lower=slots)
 
 
 def note_of(commit: Commit) -> CommitNote:

@@ -8,7 +8,7 @@ outputs and offsets shows each output once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,17 +17,14 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.driver import COPIES, NO_LEVELS
 from tests.engine.producing import ProducingDriven, invoice
 from tests.engine.support import ORDERS, OTHERS, Note, note_of, spent_after
 from window_consumer.engine.commits.at_most_once import AtMostOnce
 from window_consumer.engine.commits.delivery_guarantee import AtLeastOnce, MakeGuarantee
 from window_consumer.engine.commits.exactly_once import ExactlyOnce
-from window_consumer.engine.decisions import Assigned, Decisions, EngineRules
-from window_consumer.engine.engine import Engine
+from window_consumer.engine.decisions import Assigned, Decisions
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
-from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -147,20 +144,11 @@ class Guaranteed(ProducingDriven):
     """An Engine with a guarantee, the log that it reads, and what survives a crash."""
 
     def __init__(self, guarantee: MakeGuarantee, outlet: type[Apart | Together], **rules: Any):
-        self._guarantee = guarantee
         self.log = Log({name: Commit(name, 0, "") for name in NAMES})
         self.outlet: SteppedOutlet = outlet(self)
         self.calls: Counter[Place] = Counter()
         self.delivered = dict.fromkeys(NAMES, 0)
-        super().__init__(names=NAMES, **rules)
-
-    def make(  # type: ignore[override] # the guarantee is this object's
-        self, rules: EngineRules, retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS
-    ) -> Engine:
-        class GuaranteedEngine(Engine):
-            guarantee_type = staticmethod(self._guarantee)
-
-        return GuaranteedEngine(rules, lambda: 0.0, retry_levels, COPIES.copy)
+        super().__init__(names=NAMES, guarantee=guarantee, **rules)
 
     def read(self, name: TopicPartition, count: int = 1) -> None:
         first = self.delivered[name]

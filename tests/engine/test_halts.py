@@ -8,7 +8,6 @@ from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, OTHERS, notes, spent_after
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.scheduling.batching import BatchRules
-from window_consumer.engine.snapshot import take_snapshot
 
 
 def halt(driven: Driven, name: object = None, *, halted: bool = True) -> bool:
@@ -126,6 +125,6 @@ def test_a_pause_is_seen_and_is_no_hovering() -> None:
     driven.deliver(*notes(0, 1))
     halt(driven)
     driven.tick(60.0)
-    seen = take_snapshot(driven.engine, driven.now, 0)
+    seen = driven.snapshot()
     assert (seen.halted, seen.partitions[0].halted, seen.partitions[0].row) == (True, True, "ww")
     assert not driven.last.hovering

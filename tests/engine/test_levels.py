@@ -10,7 +10,7 @@ from tests.engine.support import ORDERS, Note, notes, spent_after
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.failed_record import Detail
 from window_consumer.engine.retry.policy import Retry, RetryRules, Spent
-from window_consumer.engine.retry.retry_topics import MAX_SKEW_S, Level, next_level
+from window_consumer.engine.retry.retry_topics import MAX_SKEW_S, Level, next_level, state_topic
 from window_consumer.model import headers as names
 from window_consumer.model.errors import Fatal, PublishFailedError, RetryLater
 from window_consumer.model.headers import Reason
@@ -358,3 +358,7 @@ def test_a_hovering_copy_is_reported_with_the_attempts_before_it(*, runs: bool) 
         driven.claim(driven.out[0])
     hovering = {each.name: each.attempt for each in driven.tick(31.0).hovering}
     assert hovering[RETRIED] == 4
+
+
+def test_the_topic_of_redrives_belongs_to_the_group() -> None:
+    assert state_topic("shop") == "shop.dlq.state"

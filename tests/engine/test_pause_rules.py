@@ -13,7 +13,6 @@ from window_consumer.engine.guards.interventions import Intervention
 from window_consumer.engine.guards.pause_rule import PauseRule, RuleFinding
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.scheduling.batching import BatchRules
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.model.errors import Fatal
 
 
@@ -135,8 +134,8 @@ def test_the_snapshot_has_the_findings_until_they_are_accepted() -> None:
     driven = Ruled(retry=spent_after(1))
     driven.fail_first()
     driven.tick()
-    seen = take_snapshot(driven.engine, driven.now, 0)
+    seen = driven.snapshot()
     assert (seen.halted, [each.kind for each in seen.findings]) == (True, ["failed"])
     driven.resume()
-    seen = take_snapshot(driven.engine, driven.now, 0)
+    seen = driven.snapshot()
     assert (seen.halted, seen.findings) == (False, ())

@@ -15,7 +15,6 @@ from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.model.errors import CallsHangError, StalledError
 from window_consumer.model.headers import Reason
 
@@ -463,5 +462,5 @@ def test_the_attempt_of_a_copy_counts_the_calls_of_all_hops() -> None:
     driven.claim(slice_, 1)
     (stalled,) = driven.tick(11.0).stalled
     assert stalled.attempt == 4
-    (call,) = take_snapshot(driven.engine, driven.now, driven.wall_ms).calls
+    (call,) = driven.snapshot().calls
     assert call.attempt == 4

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from tests.engine.driver import COPIES, NO_LEVELS, Driven
 from tests.engine.support import notes
+from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
@@ -78,13 +79,17 @@ class Fair(Driven):
     """An Engine whose queues go by shares."""
 
     @staticmethod
-    def make(rules: EngineRules, retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS) -> Engine:
+    def make(
+        rules: EngineRules,
+        retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS,
+        guarantee: MakeGuarantee | None = None,
+    ) -> Engine:
         shares = FairShares()
 
         class FairEngine(Engine):
             start_queue_type = staticmethod(lambda: shares)
 
-        engine = FairEngine(rules, lambda: 0.0, retry_levels, COPIES.copy)
+        engine = FairEngine(rules, lambda: 0.0, retry_levels, COPIES.copy, guarantee)
         engine.dispatcher.ledger = shares
         engine.dispatcher.slices_per_slot = 1
         return engine

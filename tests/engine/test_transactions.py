@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from tests.engine.driver import COPIES, NO_LEVELS
 from tests.engine.producing import ProducingDriven
 from tests.engine.support import ORDERS, OTHERS, Note, note_of, spent_after
 from window_consumer.engine.commits.commit_metadata import MAX_CRASHES, CommitNote, encode
 from window_consumer.engine.commits.exactly_once import WINDOW_OFFSETS, ExactlyOnce
-from window_consumer.engine.decisions import Assigned, EngineRules
-from window_consumer.engine.engine import Engine
+from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
-from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.model.errors import NotCommittedError, PublishFailedError
 from window_consumer.model.produce import Produce
 from window_consumer.model.protocols import Commit, CommitResults, Copy, Delivery
@@ -131,23 +128,19 @@ class Transacting(ProducingDriven):
         outlet: type[TransactionOutlet] = TransactionOutlet,
         guarantee: type[ExactlyOnce] = ExactlyOnce,
     ):
-        self._guarantee = guarantee
         self.broker = SteppedBroker()
         self.delivered = dict.fromkeys(NAMES, 0)
         self.completions: SimpleQueue[Any] = SimpleQueue()
-        super().__init__(names=NAMES, ordering="key", retry=spent_after(1))
+        super().__init__(
+            names=NAMES,
+            guarantee=partial(guarantee, interval_s=0.0),
+            ordering="key",
+            retry=spent_after(1),
+        )
         broker: Any = self.broker
         arguments = broker, self.engine, broker, broker, self.completions, ManualClock()
         self.outlet = outlet(*arguments, self._copy_of)
         self.outlet.attach(self)
-
-    def make(  # type: ignore[override] # the guarantee is this object's
-        self, rules: EngineRules, retry_levels: Mapping[str, RetryTopicLevel] = NO_LEVELS
-    ) -> Engine:
-        class TransactingEngine(Engine):
-            guarantee_type = staticmethod(partial(self._guarantee, interval_s=0.0))
-
-        return TransactingEngine(rules, lambda: 0.0, retry_levels, COPIES.copy)
 
     @staticmethod
     def _copy_of(failed: FailedRecord) -> Copy:

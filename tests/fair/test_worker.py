@@ -13,9 +13,8 @@ import yaml
 from tests.commands import kafka_of
 from tests.golden_texts import Golden
 from tests.integration.members import wait_until
-from window_consumer import App, ConfigError, Record
+from window_consumer import App, ConfigError, Record, Running
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
-from window_consumer.runtime.running import Running
 
 WAIT_S = 30.0
 TENANT = "header('tenant')"

@@ -13,12 +13,9 @@ import pytest
 import yaml
 
 from docs import dashboard
-from window_consumer.app.features import FEATURES
-from window_consumer.metrics.catalog import METRICS as OWN
+from tests.kernel import METRICS
 from window_consumer.metrics.exposition import prometheus_name
 from window_consumer.runtime.figures.metric import MetricKind
-
-METRICS = (*OWN, *FEATURES.metrics)
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "docs" / "monitoring" / "alerts.yml"

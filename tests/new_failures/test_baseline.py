@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
-from window_consumer.kafka.client_log import ClientLog
+from tests.reading import reader_of
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
 from window_consumer.new_failures.baseline import FailureBaseline, failure_baseline, newest
@@ -53,8 +50,7 @@ def dead_letter(
 
 
 def known_to(broker: EmbeddedBroker, version: str, most: int = 100) -> FailureBaseline:
-    client = {**broker.client_settings(), "log_level": 0}
-    with TopicReader(client, ClientLog(logging.getLogger("tests"))) as reader:
+    with reader_of(broker.client_settings()) as reader:
         return failure_baseline(reader, DLQS, version, most)
 
 

@@ -12,7 +12,6 @@ from tests.commands import DEADLINE_S, Commands
 from tests.conftest import MakeTopic
 from tests.new_failures.shop import HANDLERS, SHOP, Version, wait_until
 from tests.reading import spans
-from window_consumer.admin.board import BoardAddress
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -61,23 +60,11 @@ def test_one_command_resumes_all_replicas(
     wait_until(lambda: count() == EACH)
 
 
-class LateBoard(MadeUpBoard):
-    """Replicas of which one answers late."""
-
-    def __init__(self, late: int):
-        super().__init__()
-        self.late = late
-
-    def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
-        found = super().halt(at, halted=halted)
-        return found if self.asked.count(self.asked[-1]) > self.late else None
-
-
 @pytest.mark.parametrize(("late", "code", "asked"), [(0, 0, 1), (2, 0, 3), (9, 1, 3)])
 def test_a_replica_that_answers_late_is_asked_again(
     late: int, code: int, asked: int, commands: Commands
 ) -> None:
-    board = LateBoard(late)
+    board = MadeUpBoard(late)
     with asking(board) as ask:
         url = f"http://127.0.0.1:{ask.port}"
         ended = commands.run("resume", "-w", "charge", "--url", url)

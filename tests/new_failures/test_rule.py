@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.engine.driver import Driven
-from tests.engine.support import notes, spent_after
+from tests.engine.support import batches_of, notes, spent_after
 from window_consumer.config.sections.guards import NewFailureConfig
-from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.model.errors import Expired, RetryLater
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.new_failures.rule import NewFailure, NewFailureRule
@@ -116,7 +115,7 @@ def test_old_calls_leave_the_window() -> None:
 
 
 def test_a_batch_is_one_call() -> None:
-    driven = Watched(rules={"batch": BatchRules(max_records=5, max_wait_s=0.0)}, min_calls=4)
+    driven = Watched(rules={"batch": batches_of(5)}, min_calls=4)
     driven.call(*["a"] * 5)
     driven.call(*[""] * 5)
     driven.call(*[""] * 5)

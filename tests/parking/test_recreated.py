@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.engine.laddered import RETRIED
 from tests.engine.support import ORDERS, Note
 from tests.parking.test_rules import PARK, WAIT_S, Parked
-from window_consumer.engine.decisions import Assigned
 from window_consumer.model import headers as names
 from window_consumer.parking.index import LadderIndex
 from window_consumer.parking.scans import LadderCopy
@@ -27,8 +26,7 @@ class Recreated(Parked):
     def begin_source(self, topic_id: bytes) -> None:
         """Let the source begin, after its ladder has been scanned."""
         self.scans.begin(ORDERS).result(WAIT_S)
-        source = Assigned(ORDERS, 0, committed=(0, ""), topic_id=topic_id.decode())
-        self.engine.on_assigned([source], self.now)
+        self.assign(ORDERS, topic_id=topic_id.decode())
 
     def copy_with(self, topic_id: bytes | None, offset: int, original: int) -> Note:
         """Return a copy of a record of the source with an id; None for one of an old version."""

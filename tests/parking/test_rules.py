@@ -7,10 +7,8 @@ from typing import Any
 
 from tests.engine.laddered import ENTRY, RETRIED, Laddered
 from tests.engine.support import ORDERS, Note
-from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.interventions import Intervention
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.turn import CopyTo, Finish, Turn, TurnRule
 from window_consumer.model.errors import Fatal, PublishFailedError
 from window_consumer.model.headers import Reason
@@ -141,7 +139,7 @@ def test_a_successor_is_parked_and_other_keys_go_on() -> None:
 
 def longest(driven: Parked) -> list[tuple[Any, ...]]:
     """Return what a snapshot shows of the parked keys, without its partition."""
-    parked = take_snapshot(driven.engine, driven.now, driven.wall_ms).parked
+    parked = driven.snapshot().parked
     assert parked is not None
     names = ("key", "offset", "followers", "in_ladder_s", "copy")
     assert all(each.name == ORDERS for each in parked.longest)
@@ -158,7 +156,7 @@ def test_the_snapshot_has_parked_keys_their_head_and_since_when() -> None:
     driven.tick(1.0)
     assert longest(driven) == [("k", 0, 2, 1.0, "")], "it is not due"
     driven.tick(3.0)
-    seen = take_snapshot(driven.engine, driven.now, driven.wall_ms).parked
+    seen = driven.snapshot().parked
     assert seen is not None
     assert (seen.keys, seen.followers) == (1, 2)
     assert longest(driven) == [("k", 0, 2, 4.0, "g.orders.retry.1s/0/7")]
@@ -174,7 +172,8 @@ def test_the_snapshot_is_limited_to_the_keys_that_have_waited_longest() -> None:
         index.enter(b"%d" % number, number, -100.0 + number)
         if number % 2:
             index.enter(b"%d" % number, 1000 + number, 0.0)
-    seen = take_snapshot(driven.engine, 0.0, 0.0).parked
+    driven.now = 0.0
+    seen = driven.snapshot().parked
     assert seen is not None
     assert (seen.keys, seen.followers) == (100, 50)
     assert [each.key for each in seen.longest] == [str(2 * number + 1) for number in range(20)]
@@ -506,8 +505,7 @@ def test_what_followed_a_dead_head_before_a_crash_follows_it_afterwards() -> Non
 
 def test_what_an_earlier_assignment_has_finished_is_not_outstanding() -> None:
     driven = scanned((PARK, LadderCopy(0, b"k", 1)), (PARK, LadderCopy(1, b"k", 2)))
-    finished = Assigned(PARK, 0, finished=(range(1),), committed=(0, ""))
-    driven.engine.on_assigned([finished], driven.now)
+    driven.assign(PARK, finished=(range(1),))
     driven.assign(RETRIED, ORDERS)
     (lane,) = driven.parking.indexes[ORDERS].parked()
     assert (lane.lane, lane.head, lane.followers) == (b"k", 2, 0)

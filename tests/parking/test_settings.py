@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.commands import Commands
+from tests.plans import from_shell
 from window_consumer import App, Record
-from window_consumer.app.features import FEATURES
 from window_consumer.model.errors import ConfigError
-from window_consumer.topics.plan import AssumedSizes, Planner
 
 LEVELS = ["10s"]
 FOLLOWING = {"on_failure": "park", "levels": LEVELS, "park": {"on_dead": "follow"}}
@@ -61,9 +61,12 @@ def test_it_is_refused_for_batches(tmp_path: Path) -> None:
         app.plan(written(tmp_path, {"on_failure": "park", "levels": LEVELS}))
 
 
-def test_the_plan_has_the_park_topic_and_says_that_it_is_read(tmp_path: Path) -> None:
-    file = written(tmp_path, {"on_failure": "park", "levels": LEVELS})
-    (plan,) = Planner.of_config(file, FEATURES, sizes=AssumedSizes(6, 3)).plans()
-    (park,) = (each for each in plan.topics if each.new.name == "g.orders.park")
-    assert (park.new.partitions, park.is_read) == (6, True)
-    assert any(each.is_prefix and "WRITE" in each.operations for each in plan.rights)
+def test_the_plan_has_the_park_topic_and_says_that_it_is_read(commands: Commands) -> None:
+    written(commands.directory, {"on_failure": "park", "levels": LEVELS})
+    sizes = ("--partitions", "6", "--replication-factor", "3")
+    planned = commands.run("topics", "plan", *sizes, "--principal", "User:shop")
+    assert planned.code == 0, planned.said
+    printed = from_shell(planned.out)
+    assert printed.topics["g.orders.park"].partitions == 6
+    for_park = [each for each in printed.acls if "g.orders.park".startswith(each.name)]
+    assert {"Read", "Write"} <= {each.operation for each in for_park if each.kind == "topic"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.commands import DEADLINE_S, Commands, Ended, produce
 from tests.conftest import MakeTopic
+from tests.kernel import client_log
 from tests.pipeline import here
 from tests.pipeline.conftest import QUICK
 from window_consumer import TracedProducer
@@ -33,7 +33,6 @@ from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.process_audit import Audit, AuditSettings
 from window_consumer.audit.producer import ProducerAudit
 from window_consumer.audit.states import Finding
-from window_consumer.kafka.client_log import ClientLog
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:
@@ -206,12 +205,11 @@ class Shop:
         worker = self.commands.start("run", "shop:app")
         worker.wait_for("charge: reads ")
         client = {"bootstrap.servers": self.bootstrap}
-        log = ClientLog(logging.getLogger("window_consumer.client"))
         deadline = monotonic() + DEADLINE_S
         runs: list[tuple[int, int, bool]] = []
         while [stop - first for first, stop, _ in runs] != [1]:
             assert monotonic() < deadline, f"not finished are {runs}"
-            held = standing([(self.orders, self.group)], client, log).held
+            held = standing([(self.orders, self.group)], client, client_log()).held
             runs = [row[-3:] for row in held]
         assert worker.stop().code == 0
 

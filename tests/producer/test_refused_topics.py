@@ -15,7 +15,6 @@ from tests.topics import make
 from window_consumer import Producer, SendFuture
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.embedded.mock_cluster import ApiKey, ErrorCode
-from window_consumer.kafka.writing.refused_topics import CALM_S
 from window_consumer.model.log_events import LogEvent
 from window_consumer.producer import (
     InvalidRecordError,
@@ -29,6 +28,9 @@ from window_consumer.testing.real_kafka import RealKafka
 PATIENCE_S = 60.0
 
 NEVER_MS = 600_000
+
+CALM_S = 1.0
+"""A refused topic has a client of its own until so long without a refusal: docs/producer.md."""
 
 
 def errors_of(futures: list[SendFuture]) -> set[type]:

@@ -8,12 +8,11 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
+from tests import reading
 from window_consumer import Producer, TraceSettings
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.embedded.mock_cluster import ApiKey, ErrorCode
 from window_consumer.producer import BufferFullError, NeverSentError, SendDeniedError
-from window_consumer.trace.event import TraceEvent
-from window_consumer.trace.event_batch import decoded
 
 SOON = TraceSettings(keys="raw", flush_s=0.05, app="shop-web")
 
@@ -77,10 +76,6 @@ def settings_of(broker: EmbeddedBroker) -> dict[str, Any]:
     return {"bootstrap.servers": broker.bootstrap, "client.id": "web"}
 
 
-def events_at(broker: EmbeddedBroker) -> list[TraceEvent]:
-    return [event for each in broker.read_all("wc.trace") for event in decoded(each.value())]
-
-
 def test_a_record_is_traced_with_its_id_and_place(broker: EmbeddedBroker) -> None:
     context = SpanContext(0xABC << 100, 0xDEF, is_remote=False, trace_flags=TraceFlags(1))
     with Producer(settings_of(broker), trace=SOON) as producer:
@@ -89,7 +84,7 @@ def test_a_record_is_traced_with_its_id_and_place(broker: EmbeddedBroker) -> Non
         assert producer.events_dropped == 0
     (record,) = broker.read_all("orders")
     headers = dict(record.headers() or ())
-    (event,) = events_at(broker)
+    (event,) = reading.events(broker.read_all("wc.trace"))
     assert (event.role, event.step, event.topic) == ("producer", "sent", "orders")
     assert (event.partition, event.offset, event.key) == (0, 0, "anna")
     assert event.record_id == headers["wc-id"].decode()
@@ -106,7 +101,7 @@ def test_what_fails_is_traced_and_counted_as_refused(broker: EmbeddedBroker) -> 
         denied = producer.send("orders", value=b"1")
         assert type(denied.exception(10)) is SendDeniedError
     assert counter.ends == {0: [(0, 0)], 1: [SendDeniedError]}
-    steps = {(event.step, event.status) for event in events_at(broker)}
+    steps = {(event.step, event.status) for event in reading.events(broker.read_all("wc.trace"))}
     assert ("send_failed", "refused") in steps
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import time
 from collections import Counter
@@ -14,8 +13,6 @@ from confluent_kafka import Producer
 
 from tests import reading
 from tests.commands import DEADLINE_S, Command, Commands, Ended
-from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import MissingTopicError
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import Message
@@ -118,15 +115,16 @@ class ReplayShop:
 
     def wait_for_copies(self, count: int) -> None:
         deadline = time.monotonic() + DEADLINE_S
-        with TopicReader(self.client, ClientLog(logging.getLogger("tests"))) as reader:
-            while self._written(reader) < count:
-                assert time.monotonic() < deadline, f"there are no {count} copies"
+        with reading.reader_of(self.client) as reader:
 
-    def _written(self, reader: TopicReader) -> int:
-        try:
-            return sum(span.end for span in reader.spans(self.entry).values())
-        except MissingTopicError:
-            return 0
+            def written() -> int:
+                try:
+                    return sum(span.end for span in reader.spans(self.entry).values())
+                except MissingTopicError:
+                    return 0
+
+            while written() < count:
+                assert time.monotonic() < deadline, f"there are no {count} copies"
 
     def kill(self, command: Command) -> None:
         command.signal(signal.SIGKILL)

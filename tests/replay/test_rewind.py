@@ -9,12 +9,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests import topics
+from tests import reading, topics
 from tests.commands import DEADLINE_S, Ended
 from tests.integration.members import wait_until
 from tests.replay.shop import T0, ReplayShop, at
 from window_consumer.engine.commits.commit_metadata import CommitNote, encode
-from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 
@@ -49,7 +48,7 @@ def commit(shop: ReplayShop, offsets: Mapping[int, int], metadata: str = "") -> 
 
 
 def committed(shop: ReplayShop) -> dict[int, int]:
-    return committed_offsets(shop.client, shop.group, shop.source)
+    return reading.committed(shop.client, shop.group, shop.source)
 
 
 @pytest.fixture(params=["shop", pytest.param("kafka_shop", marks=pytest.mark.kafka)])

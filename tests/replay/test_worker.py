@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from itertools import chain
 
 import pytest
 
+from tests import reading
 from tests.commands import Commands
 from tests.replay.shop import ReplayShop
-from window_consumer.audit.balance import BalanceVerdict, balance, effective
-from window_consumer.audit.count import CountTier, decode
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.trace.event_batch import decoded
 
 ONCE = """
 import sqlalchemy as sa
@@ -90,15 +87,13 @@ def test_a_running_worker_calls_the_copies_and_the_audit_balances(
     assert shop.replay("--from-offset", "0:0")["replayed"] == 6
     worker.wait_for(f"charged {shop.source}/0/5 attempt 1", times=2)
     assert worker.stop().summary() == {"processed": 10, "dead_lettered": 2}
-    written = [decode(each.value()) for each in embedded.read_all("wc.audit")]
-    counts = effective(chain.from_iterable(written)).counts
-    (entry,) = [each for each in balance(counts) if each.topic == shop.entry]
-    assert {tier: each.count for tier, each in entry.tiers.items()} == {
-        CountTier.REPLAYED: 6,
-        CountTier("finished"): 5,
-        CountTier.DEAD_LETTERED: 1,
+    entry = reading.balances(embedded.read_all("wc.audit"))[shop.entry]
+    assert {str(tier): each.count for tier, each in entry.tiers.items()} == {
+        "replayed": 6,
+        "finished": 5,
+        "dead_lettered": 1,
     }
-    assert entry.verdict is BalanceVerdict.BALANCED
+    assert entry.verdict.value == "balanced"
     dead = shop.commands.run("dlq", "list", "--where", "header('wc-replay') != null", "--json")
     assert dead.code == 0, dead.said
     (topic,) = dead.json["topics"].values()
@@ -118,8 +113,8 @@ def test_the_trace_of_a_replayed_record_has_a_step_for_it(
     worker = shop.commands.start("run", "shop:app")
     worker.wait_for("charged", times=2)
     assert worker.stop().code == 0
-    batches = (decoded(each.value()) for each in embedded.read_all("wc.trace"))
-    events = [each for each in chain.from_iterable(batches) if each.topic == shop.entry]
+    written = reading.events(embedded.read_all("wc.trace"))
+    events = [each for each in written if each.topic == shop.entry]
     assert sorted(each.step for each in events) == ["processed", "received", "replayed"]
     assert {each.record_id for each in events} == {f"{shop.source}/0/0"}
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import weakref
+from traceback import FrameSummary
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from tests.golden_texts import Golden
 from window_consumer.model.errors import Expired
 from window_consumer.model.fault import Fault
+from window_consumer.runtime.calls import result_guard, steps
 from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.stack import shown_part
 
 
 class PaymentError(Exception):
@@ -227,3 +230,11 @@ def test_many_places_do_not_fill_the_memory() -> None:
         exec(f"def handler():\n  {number}\n  raise ValueError", namespace)  # noqa: S102 - makes a place of its own each time
         faults.failure(caught(namespace["handler"]))
     assert len(faults._known) <= 256
+
+
+def test_the_stack_of_a_child_process_begins_with_the_handler() -> None:
+    files = [result_guard.__file__, steps.__file__, "shop.py", "sqlalchemy.py"]
+    lines = [FrameSummary(each, 1, each) for each in files]
+    assert list(shown_part(lines)) == lines[2:]
+    assert list(shown_part(lines[2:])) == lines[2:]
+    assert list(shown_part(lines[:2])) == lines[:2]  # it waits for the framework

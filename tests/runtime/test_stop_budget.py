@@ -12,9 +12,10 @@ from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Batch, Commit, CommitResults, TopicFacts
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
-from window_consumer.runtime.poll_loop import ENDING_S, LEAVING_S, LoopRules, Phase, PollLoop
+from window_consumer.runtime.poll_loop import ENDING_S, LEAVING_S, LoopRules, PollLoop
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.source import FakeSource

@@ -13,7 +13,6 @@ from hypothesis import strategies as some
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, OTHERS, notes
 from tests.golden_texts import Golden
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import LimitSnapshot, WindowsSnapshot
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot, from_json, to_json
 
@@ -27,7 +26,7 @@ def taken(offsets: int, claimed: int, failed: list[int]) -> WindowsSnapshot:
     for slice_ in [each for each in driven.out if each.messages[0].offset() in failed]:
         driven.fail(slice_, slice_.messages[0].offset())
     driven.engine.counters.dead_by["FATAL"] += offsets
-    return take_snapshot(driven.engine, driven.now, driven.wall_ms)
+    return driven.snapshot()
 
 
 @settings(max_examples=50, deadline=None)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.kernel import FEATURES
 from window_consumer import App
-from window_consumer.app.features import FEATURES
 from window_consumer.config import load
 from window_consumer.config.json_schema import json_schema
 from window_consumer.model.errors import ConfigError

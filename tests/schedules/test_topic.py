@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from window_consumer.app.features import FEATURES
+from tests.kernel import FEATURES
 from window_consumer.config import load
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.model.errors import ConfigError, MissingTopicError

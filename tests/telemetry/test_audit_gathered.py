@@ -17,7 +17,6 @@ from window_consumer.audit.consumer import AuditRules, ConsumerAudit
 from window_consumer.audit.count import CountTier, latency_bucket, signed64
 from window_consumer.audit.pending import PendingCounts
 from window_consumer.audit.sums import MOST_BYTES, MOST_RECORDS, Columns, Gathered, id_hash
-from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import Skip
 
@@ -47,21 +46,23 @@ class Counting:
     def wall_ms(self) -> float:
         return START_MS + (self.driven.now - 1000.0) * 1000
 
-    def tick(self, seconds: float = 0.0) -> Decisions:
-        """Let time pass; the broker takes every commit at once."""
+    def tick(self, seconds: float = 0.0) -> bool:
+        """Let time pass; the broker takes every commit at once. Return whether there is one."""
         driven = self.driven
         decisions = driven.tick(seconds)
         driven.engine.on_committed({each.name: None for each in decisions.commit}, driven.now)
-        return decisions
+        return bool(decisions.commit)
 
     def run(self, skipping: int = 0) -> dict[int, int]:
         """Let all calls return, and return when each record was reported."""
         finished_ms = {}
-        while self.tick(0.001).dispatch or self.driven.out:
+        self.tick(0.001)
+        while self.driven.out:
             for slice_ in list(self.driven.out):
                 (message,) = slice_.messages
                 skipped = bool(skipping) and message.offset() % skipping == 0
                 finished_ms[message.offset()] = self.over(slice_, skipped=skipped)
+            self.tick(0.001)
         self.tick(COMMIT_S)
         return finished_ms
 
@@ -120,10 +121,11 @@ def test_each_record_is_counted_with_its_own_latency_in_its_bucket(span_ms: int)
 def test_what_a_commit_covers_is_written_with_it_however_little_was_gathered() -> None:
     counting = Counting()
     counting.driven.deliver(Note(0))
-    (slice_,) = counting.tick().dispatch
+    counting.tick()
+    (slice_,) = counting.driven.out
     counting.over(slice_)
     assert not counting.rows
-    assert counting.tick(COMMIT_S).commit
+    assert counting.tick(COMMIT_S)
     assert sums_of(counting.rows)["count"] == 1
     assert not counting.gathered.messages
 
@@ -139,7 +141,8 @@ def test_records_that_were_skipped_are_not_counted_with_those_that_were_not() ->
 def test_what_was_gathered_of_a_partition_that_goes_without_a_commit_is_forgotten() -> None:
     counting = Counting()
     counting.driven.deliver(Note(0))
-    (slice_,) = counting.tick().dispatch
+    counting.tick()
+    (slice_,) = counting.driven.out
     counting.over(slice_)
     counting.driven.engine.on_lost([counting.partition.name], counting.driven.now)
     assert not counting.rows
@@ -150,7 +153,8 @@ def test_clocks_that_turn_out_to_differ_say_nothing_of_what_was_gathered_before(
     counting = Counting(slots=2)
     driven = counting.driven
     driven.deliver(*map(Note, range(2)))
-    first, second = counting.tick().dispatch
+    counting.tick()
+    first, second = driven.out
     counting.over(first)
     counting.audit._tenures[counting.partition].skew.is_skewed = True
     counting.over(second)

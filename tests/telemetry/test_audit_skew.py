@@ -9,8 +9,6 @@ from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, Note
 from window_consumer.audit.consumer import AuditRules, ConsumerAudit
 from window_consumer.audit.sums import SkewWatch
-from window_consumer.engine.decisions import Assigned, EngineRules
-from window_consumer.model.protocols import Batch
 
 WALL_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -37,20 +35,18 @@ def test_a_record_that_has_waited_for_an_hour_tells_nothing() -> None:
 
 def test_a_consumer_an_hour_ahead_counts_in_the_producers_bucket_and_tells_no_latency() -> None:
     rows: list[Mapping[str, Any]] = []
-    engine = Driven.make(EngineRules(slots=1))
-    engine.observe(ConsumerAudit("shop", AuditRules(), rows.extend, lambda: WALL_MS + HOUR_MS))
-    engine.on_assigned([Assigned(ORDERS, 0, committed=(0, ""))], 1.0)
-    engine.on_log_ends({ORDERS: 1})
-    engine.on_records(Batch.of(ORDERS, [Note(0, written_ms=WALL_MS)]), 2.0, WALL_MS)
-    engine.on_records(Batch.of(ORDERS, [Note(1, written_ms=WALL_MS)]), 3.0, WALL_MS)
-    now = 3.0
-    while slices := engine.on_tick(now, WALL_MS).dispatch:
-        for slice_ in slices:
-            slice_.started = now
-            list(slice_.unclaimed)
-            slice_.elapsed = 0.001
-            engine.on_completion(slice_, now)
-    engine.on_revoked([ORDERS], 4.0)
+    driven = Driven(names=(), slots=1)
+    driven.engine.observe(
+        ConsumerAudit("shop", AuditRules(), rows.extend, lambda: WALL_MS + HOUR_MS)
+    )
+    driven.assign(ORDERS)
+    driven.engine.on_log_ends({ORDERS: 1})
+    for offset in range(2):
+        driven.now += 1.0
+        driven.deliver(Note(offset, written_ms=WALL_MS))
+    driven.tick()
+    driven.finish_all()
+    driven.engine.on_revoked([ORDERS], driven.now)
     assert sum(row["count"] for row in rows) == 2
     assert {row["bucket_ms"] for row in rows} == {WALL_MS // 60_000 * 60_000}
     assert [(row["skewed"], row["latency"]) for row in rows] == [(2, {})]

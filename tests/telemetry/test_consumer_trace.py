@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.engine.support import ORDERS, Note, failure, notes, spent_after
+from tests.engine.laddered import SHORT
+from tests.engine.support import ORDERS, Note, failure, notes, spent_after, stalled_after
 from tests.telemetry.tracing import Traced
 from window_consumer.engine.guards.interventions import Intervention
-from window_consumer.engine.guards.stuck_calls import StallRules
-from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model.errors import Expired, Fatal, NoHandlerMatched, Skip, StalledError
 from window_consumer.trace.sampling import Sampling, seed_of
 
@@ -78,7 +77,7 @@ def test_every_failed_call_and_the_end_are_reported_with_the_error() -> None:
 def test_a_call_that_does_not_return_is_reported_with_what_follows(
     action: Any, *, ends: bool, status: str
 ) -> None:
-    traced = Traced(slots=1, stall=StallRules(30.0, action, ends=ends))
+    traced = Traced(slots=1, stall=stalled_after(30.0, action=action, ends=ends))
     driven = traced.driven
     driven.deliver(*notes(0))
     driven.claim(driven.tick().dispatch[0])
@@ -90,7 +89,7 @@ def test_a_call_that_does_not_return_is_reported_with_what_follows(
 
 
 def test_who_moves_to_a_retry_topic_is_retried_and_who_is_dropped_says_so() -> None:
-    traced = Traced(slots=1, retry=spent_after(1, levels=(Level("1s", 1.0),)))
+    traced = Traced(slots=1, retry=spent_after(1, levels=(SHORT,)))
     traced.driven.deliver(*notes(0))
     traced.driven.tick()
     traced.driven.fail(traced.driven.out[0], 0)

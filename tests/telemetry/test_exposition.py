@@ -10,20 +10,15 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.engine.driver import Driven
-from tests.engine.support import notes
-from window_consumer.app.features import FEATURES
+from tests.engine.support import at_least, notes
+from tests.kernel import FEATURES, METRICS
 from window_consumer.audit.metrics import AuditFigures
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
-from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause, LimitRules
-from window_consumer.engine.snapshot import take_snapshot
-from window_consumer.metrics.catalog import METRICS as OWN
 from window_consumer.metrics.exposition import exposition, joined, metrics_page, prometheus_name
 from window_consumer.runtime.figures.measures import FeatureFigures, Measures
 from window_consumer.runtime.figures.metric import Metric, MetricKind
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.trace.metrics import TraceFigures
-
-METRICS = (*OWN, *FEATURES.metrics)
 
 
 def measures(worker: str = "charge", **more: Any) -> Measures:
@@ -32,15 +27,15 @@ def measures(worker: str = "charge", **more: Any) -> Measures:
     driven.tick()
     driven.finish(driven.out[0])
     driven.engine.counters.dead_by["EXPIRED"] += 2
-    windows = more.pop("windows", take_snapshot(driven.engine, driven.now, driven.wall_ms))
+    windows = more.pop("windows", driven.snapshot())
     seen = WorkerSnapshot(name=worker, group="shop", is_ready=True, silent_s=0.25, windows=windows)
     return Measures(seen, driven.engine.counters, "key", **more)
 
 
 def test_with_auto_it_learns_what_was_found_best_and_why() -> None:
-    limited = Driven(slots=8, limit=LimitRules(lower=2))
-    limited.engine.counters.limit_changes[LimitCause.SLOWER_CALLS] += 3
-    shown = take_snapshot(limited.engine, limited.now, limited.wall_ms)
+    limited = Driven(slots=8, limit=at_least(2))
+    limited.limit_changed("slower_calls", 3)
+    shown = limited.snapshot()
     limited_measures = attrs.evolve(measures(windows=shown), counters=shown.counters)
     reported = samples(exposition([limited_measures]))
     name = "window_consumer_concurrency_"

@@ -10,7 +10,7 @@ import pytest
 from tests.golden_texts import Golden
 from window_consumer.metrics.health import SILENT_S, Health
 from window_consumer.runtime.figures.measures import MeasuredWorkers
-from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.figures.worker_snapshot import Phase
 
 
 def worker(

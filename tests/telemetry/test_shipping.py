@@ -9,16 +9,15 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.commands import DEADLINE_S
+from tests.kernel import event_writer
 from tests.logged import events_in, fields_of, lines_of
 from tests.telemetry.tracing import LOGGER
-from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
-from window_consumer.kafka.event_writer import EventWriter
-from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.event_batch import encoded
 from window_consumer.trace.recording.exporter import ExporterFigures, TraceExporter, Written
@@ -45,10 +44,9 @@ def way_to(
 
 def events(
     broker: EmbeddedBroker, topic: str = TOPIC, timeout_s: float = 30.0, acks: Acks = "all"
-) -> EventWriter:
-    needs = EventNeeds("wc-trace", acks, timeout_s=timeout_s)
+) -> Any:
     settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 1}
-    return EventWriter(settings, needs, topic, ClientLog(LOGGER.getChild("client")))
+    return event_writer(settings, topic, acks, timeout_s, LOGGER.getChild("client"))
 
 
 def batches(*numbers: int) -> list[Written]:

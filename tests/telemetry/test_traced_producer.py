@@ -12,12 +12,11 @@ from confluent_kafka import KafkaException
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
+from tests.kernel import in_a_call
 from window_consumer import Record, TracedProducer, TraceSettings, UsageError
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.traced_producer import new_id
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.record import Call
-from window_consumer.runtime.context import current_slot
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import decoded
 
@@ -127,12 +126,9 @@ def test_a_current_span_is_the_parent(broker: EmbeddedBroker) -> None:
 def test_what_a_handler_sends_has_its_record_as_root(broker: EmbeddedBroker) -> None:
     broker.produce("orders", b"7", headers=[("wc-id", b"o-17")])
     (message,) = broker.read_all("orders")
-    token = current_slot.set(Record.of(message, Call()))
     producer = TracedProducer(conf(broker), trace=SOON)
-    try:
+    with in_a_call(Record.of(message, Call())):
         producer.produce("orders", b"8", headers={"wc-id": "o-18"})
-    finally:
-        current_slot.reset(token)
     producer.flush(10)
     producer.close()
     (event,) = events_at(broker)
@@ -204,12 +200,6 @@ def test_without_a_topic_for_the_trace_sending_goes_on(
     with TracedProducer(conf(embedded), trace=None) as untraced:
         assert untraced.events_dropped == 0
     assert len(embedded.read_all("orders")) == 1
-
-
-def test_ids_are_in_the_order_of_time() -> None:
-    ids = [new_id(now_ms) for now_ms in (1, 1_000, 1_700_000_000_000, 1_700_000_000_001)]
-    assert ids == sorted(ids)
-    assert new_id(5) != new_id(5)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from attrs import define
 
 from tests.engine.driver import Driven
 from tests.engine.support import notes
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.http_server import HttpServer
 from window_consumer.runtime.figures.worker_snapshot import to_json
@@ -29,7 +28,7 @@ def a_snapshot() -> WindowsSnapshot:
         else:
             driven.finish(slice_)
     driven.tick(3.0)
-    return take_snapshot(driven.engine, driven.now, driven.wall_ms)
+    return driven.snapshot()
 
 
 def reported(

@@ -6,10 +6,10 @@ from time import perf_counter
 
 import pytest
 
+from tests import reading
 from tests.golden_texts import Golden
 from tests.testing.shops import Shop, config
 from window_consumer import App, Record, UsageError
-from window_consumer.dlq.dead_letter import read_dead_letter
 from window_consumer.testing import (
     DEAD_LETTERED,
     DONE,
@@ -147,7 +147,7 @@ def test_dead_letters_are_put_back_and_may_succeed(shop: Shop) -> None:
 
 def test_a_dead_letter_of_somebody_else_is_not_put_back(shop: Shop, golden: Golden) -> None:
     with shop.run(topics={"others": 1}) as wc_app:
-        letter = read_dead_letter(wc_app.broker.produce("others"))
+        letter = reading.dead_letter(wc_app.broker.produce("others"))
         with golden.raises(UsageError):
             wc_app.redrive(letter)
 

@@ -25,7 +25,7 @@ from window_consumer.plan.feature_list import RunningFeatures
 from window_consumer.plan.lifespans import StatesByWorker
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.worker_setup import setup_of
-from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolParts
 from window_consumer.runtime.replica import NUMBER

@@ -13,7 +13,7 @@ from window_consumer.metrics import exposition
 from window_consumer.metrics.catalog import METRICS
 from window_consumer.runtime.figures.measures import MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
-from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.replica import HttpAnswer
 from window_consumer.runtime.worker import Worker, is_ready
 

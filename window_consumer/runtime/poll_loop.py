@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from enum import Enum
 from queue import SimpleQueue
 from typing import Any
 
@@ -20,6 +19,7 @@ from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Batch, Clock, Source
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import SERVE_S, WorkerMailbox
 from window_consumer.runtime.outlet import Outlet
@@ -47,16 +47,6 @@ POSITIONS_S = 0.25
 
 CATCH_UP_S = 0.02
 """How often it does so until the worker is ready, where it has to catch up first."""
-
-
-class Phase(Enum):
-    """The stage of a worker's life."""
-
-    JOINING = "joining"
-    RUNNING = "running"
-    DRAINING = "draining"
-    DRAINED = "drained"
-    LEFT = "left"
 
 
 @frozen

@@ -32,7 +32,7 @@ from window_consumer.model.errors import (
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Source
 from window_consumer.runtime.error_report import class_name, lifespan_error
-from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.worker import Worker
 
 MakeSource = Callable[[str], Source]

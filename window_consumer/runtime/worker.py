@@ -38,7 +38,7 @@ from window_consumer.runtime.context import LoggableKey, RecordOwner
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.figures.inspection import Inspection
 from window_consumer.runtime.figures.stack_dump import CallPositions, ChildPicture
-from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
+from window_consumer.runtime.figures.worker_snapshot import Phase, WorkerSnapshot
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.outlet import Outlet, SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
@@ -50,7 +50,7 @@ from window_consumer.runtime.partitions.broadcast_offsets import (
 from window_consumer.runtime.partitions.offset_reset import OffsetResets, OnOutOfRange
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
 from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets, StartOffsets
-from window_consumer.runtime.poll_loop import LoopRules, Phase, PollLoop, PollLoopParts
+from window_consumer.runtime.poll_loop import LoopRules, PollLoop, PollLoopParts
 from window_consumer.runtime.pools.leases import Leases
 from window_consumer.runtime.pools.pool import (
     MakePool,

@@ -18,8 +18,8 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
-from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.runtime.transactions import TransactionalSink

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import Decision, Sampler
 
 from tests.engine.support import Note
+from tests.kernel import error_reports
 from window_consumer.metrics.otel.call_spans import OtelCallSpans
 from window_consumer.metrics.otel.providers import Ids, bound_of
 from window_consumer.metrics.otel.spans import SpanBudget, SpanCounts, Spans
@@ -19,7 +20,6 @@ from window_consumer.metrics.otel.trace_ids import Traces
 from window_consumer.model.copy_headers import attempts_before
 from window_consumer.model.headers import ORIGINAL_OFFSET, ORIGINAL_PARTITION, ORIGINAL_TOPIC
 from window_consumer.model.record import Call, Record
-from window_consumer.runtime.error_report import ErrorReports
 
 TRACE, SPAN = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
 
@@ -56,7 +56,7 @@ class Memory:
         ratio: float = 0.0,
         sampler: Sampler | None = None,
         per_second: int = 1000,
-        faults: ErrorReports | None = None,
+        redact: Callable[[str], str] | None = None,
     ):
         ids = Ids()
         provider = TracerProvider(sampler, shutdown_on_exit=False, id_generator=ids)
@@ -77,7 +77,8 @@ class Memory:
             ids.given,
             bound_of(provider.sampler),
         )
-        self.calls = OtelCallSpans(self.spans, self.budget, (faults or ErrorReports()).fault)
+        self.faults = error_reports(redact)
+        self.calls = OtelCallSpans(self.spans, self.budget, self.faults.fault)
 
     @property
     def ended(self) -> Sequence[ReadableSpan]:

@@ -27,7 +27,6 @@ from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.layer import CallForm
 from window_consumer.runtime.calls.spans import spanned
-from window_consumer.runtime.error_report import ErrorReports
 
 Handler = Callable[[Any], Any]
 
@@ -120,8 +119,7 @@ def test_a_coroutine_that_is_cancelled_ends_its_span() -> None:
 
 
 def test_a_failed_call_is_reported_in_the_words_of_the_log_and_raises_what_it_raised() -> None:
-    faults = ErrorReports(redact=lambda text: text.replace("4711", "<card>"))
-    memory = Memory(faults=faults)
+    memory = Memory(redact=lambda text: text.replace("4711", "<card>"))
     error = ValueError("unknown: 4711")
 
     def charge(_order: Record) -> None:
@@ -131,7 +129,7 @@ def test_a_failed_call_is_reported_in_the_words_of_the_log_and_raises_what_it_ra
     with pytest.raises(ValueError, match="4711") as raised:
         call(record(headers=SAMPLED))
     assert raised.value is error
-    by_the_slot = faults.failure(error).fault
+    by_the_slot = memory.faults.failure(error).fault
     span = only(memory)
     assert not span.status.is_ok
     assert span.status.description == "unknown: <card>"

@@ -20,10 +20,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from window_consumer.app.features import FEATURES
+from tests.kernel import METRICS
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
-from window_consumer.metrics.catalog import METRICS as OWN
 from window_consumer.metrics.otel import attributes as names
 from window_consumer.metrics.otel import providers
 from window_consumer.metrics.otel.instruments import Figures, InstrumentedWorkers, instrument
@@ -31,8 +30,6 @@ from window_consumer.metrics.otel.metrics import SpanFigures
 from window_consumer.runtime.figures.measures import FeatureFigures, Measures
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 from window_consumer.trace.metrics import TraceFigures
-
-METRICS = (*OWN, *FEATURES.metrics)
 
 DEADLINE_S = 30.0
 

@@ -21,9 +21,8 @@ from opentelemetry.sdk.trace.sampling import (
 from opentelemetry.trace import TraceFlags
 
 from tests.engine.driver import Driven
-from tests.engine.support import Note, failure, notes, spent_after
+from tests.engine.support import Note, failure, notes, spent_after, stalled_after
 from tests.telemetry.otel.memory import SAMPLED, SPAN, TRACE, UNSAMPLED, Memory, about, trace_of
-from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.metrics.otel.slice_spans import (
     GATHER_S,
     MOST_BYTES,
@@ -186,7 +185,7 @@ def test_a_call_that_does_not_return_is_reported_with_its_stack(
     observe: Observe, notes_written: NoteTaker
 ) -> None:
     memory = Memory()
-    driven = observe(memory, stall=StallRules(after_s=10.0, action="report"))
+    driven = observe(memory, stall=stalled_after(10.0, action="report"))
     driven.deliver(Note(0, headers=SAMPLED))
     driven.tick()
     driven.claim(driven.out[0], 1)

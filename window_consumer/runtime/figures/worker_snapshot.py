@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any, Final, TypeVar
 
 import cattrs
@@ -18,6 +19,16 @@ from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.record import TopicPartition
 
 T = TypeVar("T")
+
+
+class Phase(Enum):
+    """The stage of a worker's life."""
+
+    JOINING = "joining"
+    RUNNING = "running"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    LEFT = "left"
 
 
 @frozen(kw_only=True)

@@ -35,7 +35,8 @@ from window_consumer.plan.topics.copy_topics import Ladder
 from window_consumer.runtime.calls.layer import CallForm
 from window_consumer.runtime.calls.spans import spanned
 from window_consumer.runtime.error_report import ErrorReports
-from window_consumer.runtime.poll_loop import LoopRules, Phase
+from window_consumer.runtime.figures.worker_snapshot import Phase
+from window_consumer.runtime.poll_loop import LoopRules
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolParts
 from window_consumer.runtime.pools.registry import kind_for

@@ -16,6 +16,7 @@ from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.model.errors import UsageError
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.journey_view import JourneyPages
+from window_consumer.trace.page import Trace, TracePages
 
 EVIL = "<img src=x onerror='window.ran = 1'>"
 
@@ -37,6 +38,10 @@ class MadeUpTrace:
         return {"records": [], "notes": []}
 
 
+def page_of(trace: Trace | None) -> dict[str, TracePages]:
+    return {"trace": TracePages(trace)}
+
+
 def pages(directory: Path, events: list[TraceEvent], *rules: MaskRule) -> JourneyPages:
     """Return what answers from a table of these events, with Kafka away."""
     write(directory / "tables" / "trace", events)
@@ -47,7 +52,7 @@ def pages(directory: Path, events: list[TraceEvent], *rules: MaskRule) -> Journe
 
 
 def test_without_a_pipeline_there_is_no_page() -> None:
-    with asking() as ask:
+    with asking(pages=page_of(None)) as ask:
         for path in ("/trace", "/api/trace?key=a", "/api/trace/orders/0/17"):
             answer = ask(path)
             assert answer.status == 404
@@ -57,7 +62,7 @@ def test_without_a_pipeline_there_is_no_page() -> None:
 
 def test_it_is_behind_the_token_as_the_other_pages_are() -> None:
     trace = MadeUpTrace()
-    with asking(token=TOKEN, trace=trace) as ask:
+    with asking(token=TOKEN, pages=page_of(trace)) as ask:
         for path in ("/api/trace/a", "/api/trace?key=a"):
             assert ask(path).status == 401
         for path, login in (("/trace", "login"), ("/trace/orders/0/17", "../../../login")):
@@ -73,7 +78,7 @@ def test_it_is_behind_the_token_as_the_other_pages_are() -> None:
 
 def test_ids_with_slashes_and_signs_are_asked_for_as_they_are() -> None:
     trace = MadeUpTrace()
-    with asking(trace=trace) as ask:
+    with asking(pages=page_of(trace)) as ask:
         for path in ("/api/trace/orders/0/17", "/api/trace/orders%2F0%2F17", "/api/trace/a%20%3Fb"):
             assert ask(path).status == 200
         assert ask("/api/trace?key=a%26b").status == 200
@@ -85,7 +90,7 @@ def test_ids_with_slashes_and_signs_are_asked_for_as_they_are() -> None:
 
 
 def test_trouble_is_reported_in_the_log_and_not_to_whoever_looks() -> None:
-    with asking(trace=MadeUpTrace()) as ask:
+    with asking(pages=page_of(MadeUpTrace())) as ask:
         answer = ask("/api/trace/trouble")
     assert answer.status == 503
     assert "password" not in answer.text
@@ -114,7 +119,7 @@ def test_the_page_shows_the_way_of_a_record_and_runs_nothing_of_it(
     bad = event("failed", 70, "g.orders.retry.now", 2, attempt=4, error_class=EVIL, status=EVIL)
     early = event("received", -5000, "g.orders.retry.1s", 1, event_id="early")
     answers = pages(tmp_path, [*story(), bad, early])
-    with asking(trace=answers) as ask:
+    with asking(pages=page_of(answers)) as ask:
         page = browser.new_page()
         complaints: list[str] = []
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -8,7 +8,6 @@ import pytest
 
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, notes
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.runtime.figures.trend import Trend, TrendSample
 
@@ -21,7 +20,7 @@ def snapshot(log_end: int | None, slots: int = 4) -> WindowsSnapshot:
     driven.tick()
     if log_end is not None:
         driven.engine.on_log_ends({ORDERS: log_end})
-    return take_snapshot(driven.engine, driven.now, driven.wall_ms)
+    return driven.snapshot()
 
 
 def trend(*samples: TrendSample) -> Trend:
@@ -75,5 +74,5 @@ def test_a_call_that_still_runs_keeps_its_slot_busy() -> None:
     driven.tick()
     driven.claim(driven.out[0])
     driven.now += 30.0
-    found = take_snapshot(driven.engine, driven.now, driven.wall_ms)
+    found = driven.snapshot()
     assert TrendSample.of(0.0, found).busy_s == pytest.approx(30.0)

@@ -18,7 +18,6 @@ from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.record_view import RecordView
 from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.engine.shares_snapshot import NONE, REST, SharesSnapshot
-from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.model.redaction import MASKED, Mask
 
 APPLICATION = """
@@ -33,7 +32,7 @@ def charge(record: Record) -> None:
 
 
 def snapshot(shop: Shop) -> SharesSnapshot:
-    found = take_snapshot(shop.engine, shop.now, shop.wall_ms).shares
+    found = shop.snapshot().shares
     assert found is not None
     return found
 
@@ -87,7 +86,7 @@ def test_nothing_starves_while_all_classes_run() -> None:
 
 
 def test_top_shows_classes() -> None:
-    seen = take_snapshot(Shop().engine, 0.0, 0.0)
+    seen = Shop().snapshot()
     scene = TopScene("shop", 1.0, (WorkerScene("charge", evolve(seen, shares=starving())),), {})
     console = Console(width=100)
     with console.capture() as captured:
@@ -120,7 +119,7 @@ def test_check_says_how_far_it_reaches(
 def test_classes_that_are_keys_are_masked_like_the_keys() -> None:
     shop = Shop()
     shop.send("anna", 1)
-    seen = take_snapshot(shop.engine, shop.now, shop.wall_ms)
+    seen = shop.snapshot()
     assert seen.shares is not None
     seen = evolve(seen, shares=evolve(seen.shares, of_keys=True))
     shown = RecordView(Mask([]), MaskRules((MaskRule(topics=("orders",), whole=("key",)),)))
