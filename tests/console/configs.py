@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.admin.admin import Asking
+from tests.kernel import FEATURES
 from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.server import serving
-from window_consumer.app.features import FEATURES
 from window_consumer.config import LoadedConfig, load
 from window_consumer.plan.feature import PageContext, Pages
 

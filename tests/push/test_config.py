@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel import FEATURES
 from window_consumer import App
-from window_consumer.app.features import FEATURES
 from window_consumer.config import LoadedConfig, Mask, load
 from window_consumer.model.errors import ConfigError
 from window_consumer.plan.loading import load_app_if_named
