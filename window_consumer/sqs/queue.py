@@ -61,6 +61,10 @@ class InvalidReceiptError(WindowConsumerError):
     """
 
 
+class MessageRefusedError(WindowConsumerError):
+    """A message that will never be sent: its topic does not take it, or nothing delays messages."""
+
+
 class Queue(Protocol):
     """The queue of one worker with `pull`. Its methods run on the event loop of the endpoint."""
 
@@ -81,7 +85,8 @@ class Queue(Protocol):
     ) -> Sequence[QueuedMessage]:
         """Lease up to `most` records, and wait up to `wait_s` seconds for the first of them.
 
-        `visibility_s` is how long the leases last; None is the queue's own timeout.
+        `visibility_s` is how long the leases last; None is the queue's own timeout. A call that is
+        cancelled has leased nothing.
         """
 
     async def delete(self, receipt_handle: str) -> None:
@@ -107,7 +112,8 @@ class Queue(Protocol):
     ) -> SentMessage:
         """Write a record to the queue's topic; returns once all in-sync replicas have it.
 
-        Raises WindowConsumerError if the topic does not take it, or if nothing delays records.
+        Calls that begin one after another are written in that order. Raises MessageRefusedError if
+        sending it again cannot help, another WindowConsumerError if it can.
         """
 
     async def figures(self) -> QueueFigures:

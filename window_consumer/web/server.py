@@ -64,6 +64,7 @@ class WebServer:
         config = uvicorn.Config(
             routes.application(),
             http=partial(IdleTimeoutProtocol, deadline_s=limits.deadline_s),  # type: ignore[arg-type] # it is only called
+            interface="asgi3",
             ws="none",
             lifespan="off",
             loop="asyncio",

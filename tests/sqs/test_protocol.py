@@ -1,0 +1,102 @@
+"""Requests that no client of today sends: the older protocol, and what is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.admin.certificates import make_certificate
+from tests.sqs.endpoint import TestEndpoint, endpoint
+from tests.sqs.memory_queue import MemoryQueue
+from window_consumer.config.sections.listening import TlsConfig
+from window_consumer.sqs.server import MOST_BODY_BYTES
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[TestEndpoint]:
+    with endpoint(MemoryQueue("orders"), advertise="https://queues.example.com/") as served:
+        yield served
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_the_query_protocol_gets_an_error_in_its_own_form(
+    served: TestEndpoint, method: str
+) -> None:
+    answer = served.ask("", b"Action=ListQueues", method=method, content_type=FORM)
+    assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (400, "text/xml")
+    namespace = "{http://queue.amazonaws.com/doc/2012-11-05/}"
+    code = ET.fromstring(answer.body).find(f"{namespace}Error/{namespace}Code")  # noqa: S314 - our own
+    assert code is not None
+    assert code.text == "AWS.SimpleQueueService.UnsupportedOperation"
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "shape", "code"),
+    [
+        ("ListQueues", b"[1]", "SerializationException", "MalformedInput"),
+        ("ListQueues", b"{", "SerializationException", "MalformedInput"),
+        ("ListQueues", b"\xff", "SerializationException", "MalformedInput"),
+        ("ListQueues", b"[" * 100_000, "SerializationException", "MalformedInput"),
+        ("GetQueueUrl", b"", "MissingRequiredParameterException", "MissingParameter"),
+        ("GetQueueUrl", b'{"QueueName": 1}', "SerializationException", "MalformedInput"),
+        ("Dance", b"{}", "UnknownOperationException", "InvalidAction"),
+    ],
+)
+def test_what_is_no_call_is_refused(
+    served: TestEndpoint, action: str, body: bytes, shape: str, code: str
+) -> None:
+    answer = served.ask(action, body)
+    assert answer.status == 400
+    assert answer.json["__type"] == f"com.amazonaws.sqs#{shape}"
+    assert answer.headers["x-amzn-query-error"] == f"{code};Sender"
+    assert answer.headers["x-amzn-requestid"]
+
+
+def test_another_service_and_another_method_are_refused(served: TestEndpoint) -> None:
+    for answer in (
+        served.ask("DynamoDB_20120810.ListTables"),
+        served.ask("ListQueues", method="GET"),
+    ):
+        assert answer.json["__type"].rpartition("#")[2] == "UnsupportedOperation"
+
+
+def test_unknown_members_and_nulls_are_ignored(served: TestEndpoint) -> None:
+    call = {"QueueName": "orders", "QueueOwnerAWSAccountId": None, "Colour": {"a": [1]}}
+    answer = served.ask("GetQueueUrl", call)
+    assert answer.json == {"QueueUrl": "https://queues.example.com/000000000000/orders"}
+
+
+def test_a_huge_body_is_refused(served: TestEndpoint) -> None:
+    answer = served.ask("SendMessage", b"", content_length=str(MOST_BODY_BYTES + 1))
+    assert answer.status == 413
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:9324", 200),
+        ("10.0.0.1", 200),
+        ("queues.example.com", 200),
+        ("evil.example.com", 421),
+        ("[::1]:9324", 200),
+        ("[", 421),
+    ],
+)
+def test_without_credentials_other_names_are_refused(
+    served: TestEndpoint, host: str, status: int
+) -> None:
+    assert served.ask("ListQueues", host=host).status == status
+
+
+def test_the_endpoint_has_a_certificate(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    make_certificate(certificate, key)
+    tls = TlsConfig(certificate=str(certificate), key=str(key))
+    with endpoint(MemoryQueue("orders"), tls=tls) as served:
+        client = served.client(verify=str(certificate))
+        assert client.list_queues()["QueueUrls"] == [f"{served.url}/000000000000/orders"]
