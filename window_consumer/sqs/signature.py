@@ -128,9 +128,8 @@ class SignatureCheck:
         early_s = signed_at.timestamp() - self._now()
         if abs(early_s) > MAX_SKEW_S:
             word = "expired" if early_s < 0 else "not yet current"
-            minutes = round(MAX_SKEW_S / 60)
-            now = datetime.fromtimestamp(self._now(), UTC).strftime("%Y%m%dT%H%M%SZ")
-            message = f"Signature {word}: {timestamp} is more than {minutes} min from {now}"
+            off, most = (round(each / 60) for each in (abs(early_s), MAX_SKEW_S))
+            message = f"Signature {word}: {timestamp} is {off} min from this clock, {most} may be"
             raise SqsError(SqsErrorKind.WRONG_SIGNATURE, message)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import threading
@@ -114,6 +115,9 @@ class _Server(uvicorn.Server):
         """Disconnect everybody."""
         self._routes.close()
         await super().shutdown(sockets)
+        for each in self.server_state.connections:
+            each.transport.abort()  # with TLS, a client that does not read would never let go
+        await asyncio.sleep(0)
 
 
 def _not_of_ours(record: logging.LogRecord) -> bool:
