@@ -96,7 +96,7 @@ class MemoryQueue:
             for each in self._stored.values()
             if each.visible_at > now and each.message.key is not None
         }
-        found = []
+        found: list[QueuedMessage] = []
         for offset, each in self._stored.items():
             key = each.message.key
             if len(found) == most:
