@@ -18,6 +18,7 @@ MAY_READ_IT = {
     "metrics/otel/call_spans.py": {"time_ns"},
     "metrics/otel/exporting.py": {"time_ns"},
     "metrics/otel/slice_spans.py": {"time_ns"},
+    "sqs/worker_queue.py": {"time_ns"},
     "kafka/traced_producer.py": {"time_ns"},
     "producer/producer.py": {"time_ns"},
     "trace/recording/writer.py": {"time"},

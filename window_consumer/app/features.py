@@ -19,6 +19,7 @@ FEATURES: Final = FeatureList(
         "window_consumer.parking.feature:ParkingFeature",
         "window_consumer.delay.feature:DelayFeature",
         "window_consumer.schedules.feature:SchedulesFeature",
+        "window_consumer.sqs.feature:SqsFeature",
         "window_consumer.topics.feature:TopicsFeature",
         "window_consumer.spark.feature:SparkFeature",
         "window_consumer.trace.feature:TraceFeature",

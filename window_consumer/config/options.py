@@ -57,14 +57,20 @@ class Section:
     """The section whose commands read this one, too."""
     handles: Callable[[Any], bool] = lambda _section: False
     """Returns whether a worker with such a section needs no handler of the application."""
+    decides: Callable[[Any], Mapping[str, Any]] = lambda _section: {}
+    """Returns keys of its worker with the values that follow from such a section."""
+    relations_in_worker: Callable[[Any, Collection[str]], Iterable[Problem]] = lambda _worker, _: ()
+    """Returns conflicts with other keys of a ``WorkerConfig``; paths begin below the worker. Also
+    gets the names of the worker's keys that are given.
+    """
 
 
 @frozen
 class Sections:
     """The sections that features declare, by the place where they stand.
 
-    Those of workers have a name, a class, a meaning, a check and ``handles``; the rest is for the
-    file's.
+    Those of workers have a name, a class, a meaning, a check, ``handles``, ``decides`` and
+    ``relations_in_worker``; the rest is for the file's.
     """
 
     file: tuple[Section, ...] = ()
@@ -73,6 +79,11 @@ class Sections:
     def handling(self, worker: Any) -> list[str]:
         """Return the names of those sections of a ``WorkerConfig`` that are its handler."""
         return [each.name for each in self.worker if each.handles(worker.section(each.kind))]
+
+    def decided(self, worker: Any) -> dict[str, Any]:
+        """Return the keys of a ``WorkerConfig`` that follow from its sections."""
+        each_decides = (each.decides(worker.section(each.kind)) for each in self.worker)
+        return {key: value for decided in each_decides for key, value in decided.items()}
 
 
 NO_SECTIONS: Final = Sections()

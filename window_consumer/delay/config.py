@@ -154,7 +154,9 @@ class DelayConfig:
             enabled=self.run,
             handler=HANDLER,
             topics=(self.topic,),
-            own_topics=OwnTopics(f"{self.topic}.{{delay}}", f"{self.topic}.dlq", self.partitions),
+            own_topics=OwnTopics(
+                f"{self.topic}.{{delay}}", f"{self.topic}.dlq", self.partitions, self.to
+            ),
             group=self.group or self.topic,
             concurrency=_SLOTS,
             delivery=DeliveryMode(self.delivery),

@@ -65,6 +65,10 @@ class MessageRefusedError(WindowConsumerError):
     """A message that will never be sent: its topic does not take it, or nothing delays messages."""
 
 
+class NotInFlightError(WindowConsumerError):
+    """The lease of a receipt handle has ended: it cannot be renewed or given back."""
+
+
 class Queue(Protocol):
     """The queue of one worker with `pull`. Its methods run on the event loop of the endpoint."""
 
@@ -98,7 +102,7 @@ class Queue(Protocol):
     async def change_visibility(self, receipt_handle: str, seconds: float) -> None:
         """Let the lease end `seconds` from now. With 0 the record is given back at once.
 
-        Raises InvalidReceiptError.
+        Raises InvalidReceiptError, and NotInFlightError once the lease has ended.
         """
 
     async def send(

@@ -32,6 +32,8 @@ def feature_problems(
             path = ("workers", name, each.name)
             found = each.check(worker.section(each.kind), tree.get(path) or ())
             yield from (problem.below(path) for problem in found)
+            related = each.relations_in_worker(worker, tree.get(path[:-1]) or ())
+            yield from (problem.below(path[:-1]) for problem in related)
         if worker.handled_by:
             yield from _handled(worker, tree, sections)
 

@@ -42,6 +42,15 @@ class OwnTopics:
     dlq: str
     partitions: int
     """Those of its source where it has to be created."""
+    targets: tuple[str, ...] = ()
+    """The topics that it delivers to; a trailing * matches any ending."""
+
+    def delivers_to(self, topic: str) -> bool:
+        """Return whether it delivers records to a topic."""
+        return any(
+            topic.startswith(each[:-1]) if each.endswith("*") else topic == each
+            for each in self.targets
+        )
 
 
 @frozen(kw_only=True)

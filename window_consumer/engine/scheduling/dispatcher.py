@@ -305,4 +305,4 @@ class Dispatcher:
         most = self.length.most_shared(self.slots)
         if most <= 1 or len(self._out) - self.slots >= self.slots * SHARED_QUEUED:
             return max(1, most)
-        return min(most, self.new.startable // self.slots)
+        return max(1, min(most, self.new.startable // self.slots))

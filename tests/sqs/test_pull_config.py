@@ -1,0 +1,100 @@
+"""The sections `sqs` and `pull`: what they make of a worker, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.sqs.running_queues import configured
+from window_consumer.app.features import FEATURES
+from window_consumer.model.errors import ConfigError
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.definition import AppDefinition
+from window_consumer.sqs.config import SqsConfig, send_topic
+
+HIDDEN = "tr0ub4dor-and-3"
+
+
+def planned(tmp_path: Path, sections: dict[str, Any]) -> AppPlan:
+    file = tmp_path / "workers.yaml"
+    file.write_text(yaml.safe_dump({"kafka": {"bootstrap.servers": "b:1"}, **sections}))
+    return AppDefinition("queues", features=FEATURES).plan(file)
+
+
+def test_a_worker_with_pull_needs_no_handler_and_its_slots_are_leases(tmp_path: Path) -> None:
+    (worker,) = planned(tmp_path, configured(pull={"max_in_flight": 7})).workers
+    assert worker.pool.leases
+    assert (worker.engine.slots, worker.handler_names) == (7, "orders")
+    assert worker.engine.stall.leases
+    assert send_topic(worker.config) == "orders"
+
+
+def test_a_fifo_queue_keeps_the_order_of_a_key_unless_somebody_chooses(tmp_path: Path) -> None:
+    (worker,) = planned(tmp_path, configured(ordering="key")).workers
+    assert worker.config.retry.on_failure == "block"
+
+
+@pytest.mark.parametrize(
+    ("keys", "wrong"),
+    [
+        ({"concurrency": 4}, ["workers.orders.concurrency"]),
+        ({"concurrency": "auto"}, ["workers.orders.concurrency"]),
+        ({"stall": {"after": "10s"}}, ["workers.orders.stall"]),
+        ({"batch": {"max_records": 10}}, ["workers.orders.batch"]),
+        ({"handler": "charge"}, ["workers.orders.handler"]),
+        ({"pool": "threads"}, ["workers.orders.pool"]),
+        ({"delivery": "exactly_once"}, ["workers.orders.delivery"]),
+        ({"delivery": "at_most_once"}, ["workers.orders.delivery"]),
+        ({"pull": {"send_to": "refunds"}}, ["workers.orders.pull.send_to"]),
+        ({"pull": {"visibility_timeout": "13h"}}, ["workers.orders.pull.visibility_timeout"]),
+        ({"pull": {"max_in_flight": 0}}, ["workers.orders.pull.max_in_flight"]),
+        ({"pull": {"visibility_timout": "30s"}}, ["workers.orders.pull.visibility_timout"]),
+    ],
+)
+def test_what_means_nothing_for_a_queue_is_refused(
+    keys: dict[str, Any], wrong: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned(tmp_path, configured(**keys))
+    assert [each.key for each in caught.value.wrong] == wrong
+
+
+@pytest.mark.parametrize(
+    ("sqs", "wrong"),
+    [
+        ({}, ["sqs.listen"]),
+        ({"listen": "0.0.0.0:9324"}, ["sqs.listen"]),
+        ({"listen": "127.0.0.1"}, ["sqs.listen"]),
+        ({"listen": "127.0.0.1:1", "tls": {"key": "a"}}, ["sqs.tls.certificate"]),
+        ({"listen": "127.0.0.1:1", "credentials": {}}, ["sqs.credentials"]),
+        ({"listen": "127.0.0.1:1", "credentials": {"a b": HIDDEN}}, ["sqs.credentials.a b"]),
+        ({"listen": "127.0.0.1:1", "credentials": {"A": f"{HIDDEN} "}}, ["sqs.credentials.A"]),
+        ({"listen": "127.0.0.1:1", "advertise": " "}, ["sqs.advertise"]),
+    ],
+)
+def test_an_endpoint_that_cannot_work_is_refused_without_telling_secrets(
+    sqs: dict[str, Any], wrong: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned(tmp_path, {**configured(), "sqs": sqs})
+    assert [each.key for each in caught.value.wrong] == wrong
+    assert HIDDEN not in str(caught.value)
+
+
+def test_secrets_of_clients_are_masked_everywhere(tmp_path: Path) -> None:
+    sqs = {"listen": "0.0.0.0:9324", "credentials": {"SHOP": HIDDEN}}
+    plan = planned(tmp_path, {**configured(), "sqs": sqs})
+    assert plan.config.section(SqsConfig).credentials == {"SHOP": HIDDEN}
+    assert HIDDEN not in repr(plan)
+    assert HIDDEN not in plan.mask(f"a text with {HIDDEN}")
+
+
+def test_the_topic_to_send_to_is_named_where_a_worker_reads_several(tmp_path: Path) -> None:
+    (worker,) = planned(tmp_path, configured(topics=["orders", "refunds"])).workers
+    assert send_topic(worker.config) is None
+    keys = {"topics": ["orders", "refunds"], "pull": {"send_to": "refunds"}}
+    (worker,) = planned(tmp_path, configured(**keys)).workers
+    assert send_topic(worker.config) == "refunds"
