@@ -35,6 +35,7 @@ OWN = {
     "push": ["push"],
     "replay": ["replay"],
     "schedules": ["schedules"],
+    "sqs": ["sqs"],
     "telemetry": ["audit", "metrics", "trace"],
     "testing": ["testing"],
 }

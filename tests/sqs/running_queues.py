@@ -13,10 +13,8 @@ from attrs import define, field
 
 from tests.integration.members import wait_until
 from window_consumer import App
-from window_consumer.app.features import FEATURES
 from window_consumer.plan.feature import AppStart, RunningFeature
 from window_consumer.plan.feature_list import FeatureList
-from window_consumer.runtime.running import Running
 from window_consumer.sqs.feature import RunningSqs, SqsFeature
 from window_consumer.sqs.queue import QueuedMessage
 from window_consumer.sqs.worker_queue import WorkerQueue
@@ -41,7 +39,7 @@ class VisibleSqs(SqsFeature):
 
 _OURS = "tests.sqs.running_queues:VisibleSqs"
 VISIBLE = FeatureList(
-    tuple(_OURS if path.endswith(":SqsFeature") else path for path in FEATURES.paths)
+    tuple(_OURS if path.endswith(":SqsFeature") else path for path in App("shop").features.paths)
 )
 
 
@@ -49,8 +47,10 @@ VISIBLE = FeatureList(
 class Shop:
     """An application whose only worker is a queue."""
 
-    running: Running
+    running: Any
     queue: WorkerQueue
+    port: int
+    """Where the endpoint listens."""
     runner: asyncio.Runner = field(factory=asyncio.Runner)
 
     @classmethod
@@ -58,8 +58,9 @@ class Shop:
         """Start the worker of ``configured``, with further sections of the file."""
         file.write_text(yaml.safe_dump({"kafka": dict(kafka), **more}))
         running = App("shop", features=VISIBLE).start(file, start_timeout=WAIT_S)
-        (queue,) = _started.pop().queues.values()
-        return cls(running, queue)
+        sqs = _started.pop()
+        (queue,) = sqs.queues.values()
+        return cls(running, queue, sqs.port)
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(call)

@@ -9,10 +9,8 @@ import pytest
 import yaml
 
 from tests.sqs.running_queues import configured
-from window_consumer.app.features import FEATURES
-from window_consumer.model.errors import ConfigError
+from window_consumer import App, ConfigError
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.definition import AppDefinition
 from window_consumer.sqs.config import SqsConfig, send_topic
 
 HIDDEN = "tr0ub4dor-and-3"
@@ -21,7 +19,7 @@ HIDDEN = "tr0ub4dor-and-3"
 def planned(tmp_path: Path, sections: dict[str, Any]) -> AppPlan:
     file = tmp_path / "workers.yaml"
     file.write_text(yaml.safe_dump({"kafka": {"bootstrap.servers": "b:1"}, **sections}))
-    return AppDefinition("queues", features=FEATURES).plan(file)
+    return App("queues").plan(file)
 
 
 def test_a_worker_with_pull_needs_no_handler_and_its_slots_are_leases(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
+import boto3
 import pytest
 from confluent_kafka import Producer
 
@@ -15,8 +16,12 @@ from tests.commands import kafka_of
 from tests.integration.members import wait_until
 from tests.sqs.running_queues import LONG_S, WAIT_S, Shop, configured
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.model.errors import UsageError
-from window_consumer.sqs.queue import InvalidReceiptError, NotInFlightError
+from window_consumer.sqs.queue import (
+    InvalidReceiptError,
+    MessageRefusedError,
+    NotInFlightError,
+    QueuedMessage,
+)
 
 StartShop = Callable[..., Shop]
 
@@ -71,7 +76,7 @@ def test_a_fifo_queue_has_one_record_of_a_key_in_flight(
         producer.produce("orders", str(number).encode(), key=b"abc"[number % 3 : number % 3 + 1])
     assert producer.flush(WAIT_S) == 0
     for turn in range(3):
-        found = {}
+        found: dict[bytes | None, QueuedMessage] = {}
         while len(found) < 3:
             found |= {each.key: each for each in fifo.receive(wait_s=1.0)}
         assert sorted(values(found.values())) == [b"%d" % (3 * turn + each) for each in range(3)]
@@ -196,7 +201,7 @@ def test_a_record_is_sent_with_its_key_its_headers_and_its_id(shop: StartShop) -
     message = queue.one()
     assert (message.value, message.key, message.message_id) == (b"new", b"a", "id-1")
     assert list(message.headers) == [("tone", b"low")]
-    with pytest.raises(UsageError):
+    with pytest.raises(MessageRefusedError):
         queue.run(queue.queue.send(b"later", key=None, headers=(), delay_s=1.0))
 
 
@@ -218,3 +223,25 @@ def test_figures_tell_what_waits_what_is_leased_and_what_is_delayed(shop: StartS
     wait_until(lambda: figures() == (20 - len(received), len(received), 0), WAIT_S, "they fit")
     queue.delete(*received)
     wait_until(lambda: figures() == (20 - len(received), 0, 0), WAIT_S, "they fit")
+
+
+def test_a_client_of_amazon_sends_receives_and_deletes(shop: StartShop) -> None:
+    queue = shop(0)
+    client = boto3.client(
+        "sqs",
+        endpoint_url=f"http://127.0.0.1:{queue.port}",
+        region_name="eu-west-1",
+        aws_access_key_id="shop",
+        aws_secret_access_key="unused",  # noqa: S106 - nothing checks it
+    )
+    url = client.get_queue_url(QueueName="orders")["QueueUrl"]
+    client.send_message(QueueUrl=url, MessageBody="over HTTP")
+    received = client.receive_message(QueueUrl=url, WaitTimeSeconds=20, MaxNumberOfMessages=10)
+    (message,) = received["Messages"]
+    assert message["Body"] == "over HTTP"
+    client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    queue.count(processed=1)
+    with pytest.raises(client.exceptions.MessageNotInflight):
+        client.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=9
+        )

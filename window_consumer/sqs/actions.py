@@ -13,7 +13,12 @@ from window_consumer.model.errors import WindowConsumerError
 from window_consumer.sqs.errors import SqsError, SqsErrorKind, shown
 from window_consumer.sqs.messages import ACCOUNT, MOST_BYTES, MessageSelection, OutgoingMessage
 from window_consumer.sqs.parameters import MOST_ENTRIES, CallParameters
-from window_consumer.sqs.queue import InvalidReceiptError, MessageRefusedError, Queue
+from window_consumer.sqs.queue import (
+    InvalidReceiptError,
+    MessageRefusedError,
+    NotInFlightError,
+    Queue,
+)
 
 MOST_WAIT_S: Final = 20
 MOST_VISIBILITY_S: Final = 43_200
@@ -190,7 +195,7 @@ class QueueActions:
         queue = self._queue(call)
         messages: Sequence[Mapping[str, Any]] = answer.get("Messages", ())  # type: ignore[assignment] # as _receive makes it
         for each in messages:
-            with suppress(InvalidReceiptError):  # its partition is gone, too
+            with suppress(InvalidReceiptError, NotInFlightError):  # its partition is gone, too
                 await queue.change_visibility(each["ReceiptHandle"], 0)
 
     async def _delete(self, call: CallParameters, base_url: str) -> Answer:
@@ -265,6 +270,8 @@ async def _changed(call: CallParameters, queue: Queue) -> Answer:
         await queue.change_visibility(handle, seconds)
     except InvalidReceiptError as error:
         raise SqsError(SqsErrorKind.INVALID_RECEIPT, str(error)) from error
+    except NotInFlightError as error:
+        raise SqsError(SqsErrorKind.NOT_IN_FLIGHT, str(error)) from error
     return {}
 
 

@@ -13,7 +13,12 @@ from window_consumer.config import Config, WorkerConfig, kinds
 from window_consumer.config.kinds import REFERENCE, ValueKind
 from window_consumer.config.options import Section, about
 from window_consumer.config.problems import InvalidError, Problem
-from window_consumer.config.sections.listening import ListenSection, TlsConfig, address_kind
+from window_consumer.config.sections.listening import (
+    ListenAddress,
+    ListenSection,
+    TlsConfig,
+    address_kind,
+)
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.runtime.pools.lease_pool import LEASES
 
@@ -117,10 +122,14 @@ class SqsConfig(ListenSection):
     @property
     def url(self) -> str:
         """The address as clients write it; empty if nothing listens."""
-        if self.advertise is not None:
-            return self.advertise
+        return "" if self.address is None else self.url_at(self.address.port)
+
+    def url_at(self, port: int) -> str:
+        """Return the address as clients write it, if it listens on this port."""
+        if self.advertise is not None or self.address is None:
+            return self.advertise or ""
         scheme = "http" if self.tls.certificate is None else "https"
-        return "" if self.listen is None else f"{scheme}://{self.listen}"
+        return f"{scheme}://{ListenAddress(self.address.host, port)}"
 
 
 @frozen(kw_only=True)

@@ -21,6 +21,7 @@ class SqsErrorKind(Enum):
     NO_SUCH_QUEUE = ("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", 400)
     UNSUPPORTED = ("UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation", 400)
     INVALID_RECEIPT = ("ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid", 404)
+    NOT_IN_FLIGHT = ("MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight", 400)
     INVALID_VALUE = ("InvalidParameterValueException", "InvalidParameterValue", 400)
     MISSING = ("MissingRequiredParameterException", "MissingParameter", 400)
     INVALID_CONTENTS = ("InvalidMessageContents", "InvalidMessageContents", 400)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from window_consumer.config import Config
@@ -13,9 +15,10 @@ from window_consumer.engine.observer import Observer
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, Feature, Pages, RunningFeature
 from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.runtime.replica import ReplicaSockets
 from window_consumer.runtime.running import Running
 from window_consumer.sqs.config import ENDPOINT, QUEUE, SqsConfig, pulls, send_topic
 from window_consumer.sqs.sending import QueueSender
@@ -23,30 +26,50 @@ from window_consumer.sqs.worker_queue import WorkerQueue
 
 _THREADS: Final = 2
 
+_MISSING: Final = (
+    "sqs.listen needs the extra sqs, which is not installed: pip install 'window-consumer[sqs]'"
+)
+_ONE_PROCESS: Final = (
+    "--processes cannot run workers with pull: their clients need an address for each process;"
+    " start several processes, each with its own sqs.listen"
+)
+
 
 class RunningSqs(RunningFeature):
-    """The queues of an application that runs."""
+    """The queues of an application that runs, and the endpoint that serves them."""
 
-    def __init__(self, plan: AppPlan):
+    def __init__(self, plan: AppPlan, server: ModuleType):
         self._plan = plan
+        self._server = server
         self.queues: dict[str, WorkerQueue] = {}
         """By the names of their workers."""
+        self.port = 0
 
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
-        """Make the queues, and serve them until all workers have ended."""
-        owner, url = secrets.token_hex(8), self._plan.config.section(SqsConfig).url
-        token = prepared.oauth_token
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="wc-sqs-ask") as executor:
-            for each in self._plan.workers:
+        """Serve the queues until all workers have ended, so that clients can answer meanwhile."""
+        plan = self._plan
+        sqs = plan.config.section(SqsConfig)
+        owner = secrets.token_hex(8)
+        with ExitStack() as stack:
+            executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="wc-sqs-ask")
+            stack.enter_context(executor)
+            for each in plan.workers:
                 if pulls(each.config):
-                    sender = QueueSender(self._plan, each, token)
-                    self.queues[each.name] = WorkerQueue(each, owner, url, sender, executor)
-            try:
-                yield
-            finally:
-                for queue in self.queues.values():
-                    queue.sender.close()
+                    sender = QueueSender(plan, each, prepared.oauth_token)
+                    stack.callback(sender.close)
+                    self.queues[each.name] = WorkerQueue(each, owner, sqs.url, sender, executor)
+            endpoint = self._server.EndpointConfig(
+                address=sqs.address,
+                advertise=sqs.advertise,
+                credentials=sqs.credentials,
+                tls=sqs.tls,
+            )
+            queues, directory = [*self.queues.values()], Path(plan.file).parent
+            self.port = stack.enter_context(self._server.serving(queues, endpoint, directory))
+            for queue in queues:
+                queue.url = sqs.url_at(self.port)
+            yield
 
     def observer_of(self, worker: PreparedWorker) -> Observer | None:
         """Return what counts the assignments of a queue's worker."""
@@ -83,10 +106,35 @@ class SqsFeature(Feature):
                 yield AclRule("topic", topic, ("WRITE", "DESCRIBE"), why)
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
-        """Run the queues if there are any."""
-        if not any(pulls(each.config) for each in start.plan.workers):
+        """Run the queues if there are any. Raises UsageError if the extra is missing."""
+        if not _has_queues(start.plan):
             return nullcontext()
-        return nullcontext(RunningSqs(start.plan))
+        return nullcontext(RunningSqs(start.plan, _server_module()))
+
+    def beside_replicas(
+        self,
+        plan: AppPlan,
+        sockets: Mapping[str, ReplicaSockets],
+        pages: Callable[[], Mapping[str, Pages]],
+    ) -> AbstractContextManager[None]:
+        """Refuse replicas: each would need an address of its own. Raises UsageError."""
+        del sockets, pages
+        if _has_queues(plan):
+            raise UsageError(_ONE_PROCESS)
+        return nullcontext()
+
+
+def _has_queues(plan: AppPlan) -> bool:
+    return any(pulls(each.config) for each in plan.workers)
+
+
+def _server_module() -> ModuleType:
+    """Return ``sqs.server``; raises UsageError if the extra is missing."""
+    try:
+        from window_consumer.sqs import server  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise UsageError(_MISSING) from error
+    return server
 
 
 def _called_by_nobody(record: Record) -> None:
