@@ -94,7 +94,7 @@ def run(bootstrap: str, topic: str, group: str) -> dict[str, Any]:
     job = _job(bootstrap, topic, group)
     counts = RedriveCounts()
     used, began = usage.cpu_s(), time.perf_counter()
-    job.run(counts, lambda: False, FeatureList())
+    job.run(counts, lambda: False, FeatureList().copy_writer)
     seconds = time.perf_counter() - began
     found = Run(counts.redriven / seconds, usage.cpu_s() - used, usage.max_rss_mb())
     return {**attrs.asdict(found), "progress_group": job.group}

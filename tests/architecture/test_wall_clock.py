@@ -49,6 +49,8 @@ MAY_READ_IT = {
     "dlq/commands/list.py": {"time"},
     "dlq/commands/purge.py": {"time", "fromtimestamp"},
     "dlq/commands/show.py": {"fromtimestamp"},
+    "dlq/page.py": {"time"},
+    "dlq/page_answers.py": {"time"},
     "replay/commands/options.py": {"time"},
     "replay/commands/rewind.py": {"fromtimestamp"},
     "replay/job.py": {"fromtimestamp"},

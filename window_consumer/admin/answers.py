@@ -7,13 +7,19 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from starlette.types import Scope
 
+from window_consumer.admin.tokens import Principal
 from window_consumer.model.outcome import OUTCOMES
 
 FILES: Final = Path(__file__).parent / "static"
 """The static files of all pages."""
+
+
+_LARGEST_BODY: Final = 64 * 1024
 
 
 class Json(JSONResponse):
@@ -26,6 +32,50 @@ class Json(JSONResponse):
 
 class ReadingRoute(Route):
     """A route that changes nothing whatever its method: the role read suffices for it."""
+
+
+PRINCIPAL: Final = "principal"
+"""Where the state of a request that has passed the guard has who sends it."""
+
+
+def principal_of(request: Request) -> Principal:
+    """Return who sends a request that has passed."""
+    principal: Principal = request.scope["state"][PRINCIPAL]
+    return principal
+
+
+def who_asks(request: Request) -> str:
+    """Return the name and the address of who sends a request, for the log.
+
+    Empty for a replica, which only its parent asks: that has logged it.
+    """
+    name, address = principal_of(request).name, address_of(request.scope)
+    return f"{name} at {address}" if name and address else address
+
+
+def principal_fields(request: Request) -> dict[str, str]:
+    """Return the same as fields of a log line."""
+    return {"user": principal_of(request).name, "client": address_of(request.scope)}
+
+
+def address_of(scope: Scope) -> str:
+    """Return the address of who sends a request; empty for a Unix socket."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+async def fields_of(request: Request) -> dict[str, Any]:
+    """Return the JSON object in a request's body; empty if there is none, or a large one."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST_BODY:
+            return {}
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def outcomes_module() -> str:

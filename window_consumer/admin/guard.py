@@ -26,7 +26,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from window_consumer.admin.answers import ReadingRoute, error
+from window_consumer.admin.answers import PRINCIPAL, ReadingRoute, address_of, error
 from window_consumer.admin.login_delay import LoginDelay
 from window_consumer.admin.tokens import ANYBODY, NO_TOKENS, Principal, Tokens
 from window_consumer.model.log_events import LogEvent
@@ -56,8 +56,6 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-_PRINCIPAL: Final = "principal"
 
 _log = own_logger()
 
@@ -169,7 +167,7 @@ class Guard:
         refusal = self._refusal(scope)
         try:
             if refusal is not None and _shows_something(refusal, scope):
-                await self._gate.wrong_tokens.delay(_address_of(scope))
+                await self._gate.wrong_tokens.delay(address_of(scope))
             await (refusal or self._inner)(scope, receive, send_guarded)
         except Exception:
             _log.exception(
@@ -196,7 +194,7 @@ class Guard:
             return None
         principal = gate.principal(headers)
         if principal is not None:
-            scope.setdefault("state", {})[_PRINCIPAL] = principal
+            scope.setdefault("state", {})[PRINCIPAL] = principal
             return self._forbidden(principal, scope)
         if is_page and any(page.matches(scope)[0] is not Match.NONE for page in self._pages):
             return RedirectResponse("../" * (path.count("/") - 1) + "login", HTTPStatus.SEE_OTHER)
@@ -219,26 +217,6 @@ class Guard:
         return isinstance(next(full, None), ReadingRoute)
 
 
-def principal_of(request: Request) -> Principal:
-    """Return who sends a request that has passed."""
-    principal: Principal = request.scope["state"][_PRINCIPAL]
-    return principal
-
-
-def who_asks(request: Request) -> str:
-    """Return the name and the address of who sends a request, for the log.
-
-    Empty for a replica, which only its parent asks: that has logged it.
-    """
-    name, address = principal_of(request).name, _address_of(request.scope)
-    return f"{name} at {address}" if name and address else address
-
-
-def principal_fields(request: Request) -> dict[str, str]:
-    """Return the same as fields of a log line."""
-    return {"user": principal_of(request).name, "client": _address_of(request.scope)}
-
-
 def _shows_something(refusal: Response, scope: Scope) -> bool:
     """Return whether a request was refused although it has a token."""
     return refusal.status_code == HTTPStatus.UNAUTHORIZED and "authorization" in Headers(
@@ -246,17 +224,12 @@ def _shows_something(refusal: Response, scope: Scope) -> bool:
     )
 
 
-def _address_of(scope: Scope) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else ""
-
-
 async def log_in(request: Request, gate: Gate) -> Response:
     """Answer the login form: a session for the right token, the form again for a wrong one."""
     form = await _form_of(request)
     principal = gate.owner_of(form.get("token", "")) if gate.tokens else ANYBODY
     if principal is None:
-        await gate.wrong_tokens.delay(_address_of(request.scope))
+        await gate.wrong_tokens.delay(address_of(request.scope))
         return RedirectResponse("login?wrong", HTTPStatus.SEE_OTHER)
     answer = RedirectResponse("./", HTTPStatus.SEE_OTHER)
     if principal is ANYBODY:

@@ -14,10 +14,17 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from window_consumer.admin.answers import FILES, Json, ReadingRoute, error, outcomes_module
+from window_consumer.admin.answers import (
+    FILES,
+    Json,
+    ReadingRoute,
+    error,
+    outcomes_module,
+    principal_of,
+)
 from window_consumer.admin.board import Board
 from window_consumer.admin.feed import MOST_PAGES
-from window_consumer.admin.guard import Gate, Guard, log_in, log_out, principal_of
+from window_consumer.admin.guard import Gate, Guard, log_in, log_out
 from window_consumer.admin.window_page import WindowPages
 from window_consumer.plan.feature import PageLink, Pages
 

@@ -11,7 +11,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from window_consumer.admin.answers import FILES, Json, ReadingRoute, error
+from window_consumer.admin.answers import (
+    FILES,
+    Json,
+    ReadingRoute,
+    error,
+    principal_fields,
+    who_asks,
+)
 from window_consumer.admin.board import (
     Board,
     BoardAddress,
@@ -20,7 +27,6 @@ from window_consumer.admin.board import (
     partition_named,
 )
 from window_consumer.admin.feed import MOST_PAGES, Feed
-from window_consumer.admin.guard import principal_fields, who_asks
 from window_consumer.admin.interventions import BREAKER_WORDS, DONE, STATUS, WORDS
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import Intervention, InterventionResult

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from attrs import define, field
@@ -20,13 +19,6 @@ AGES: tuple[tuple[str, float], ...] = (
     ("over 7d", float("inf")),
 )
 """Names of age ranges, each with its exclusive end in milliseconds."""
-
-IsResolved = Callable[[DeadLetter], bool]
-
-
-def none_is_resolved(_: DeadLetter) -> bool:
-    """Treat every dead letter as open: no redrive state is kept."""
-    return False
 
 
 @define
@@ -104,16 +96,6 @@ class DeadLetterCounts:
     def by_fingerprint(self) -> list[tuple[str, Fingerprint]]:
         """Return the fingerprints, the most frequent first."""
         return sorted(self.fingerprints.items(), key=lambda item: -item[1].count)
-
-
-def count(
-    letters: Iterable[DeadLetter], now_ms: int, is_resolved: IsResolved = none_is_resolved
-) -> DeadLetterCounts:
-    """Count dead letters; ``now_ms`` is what ages count from."""
-    counts = DeadLetterCounts()
-    for letter in letters:
-        counts.add(letter, now_ms, resolved=is_resolved(letter))
-    return counts
 
 
 def _age(failed_at: int | None, now_ms: int) -> str:

@@ -1,12 +1,16 @@
-"""Dead letters as a feature, which has only commands."""
+"""Dead letters as a feature: commands, and a page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from window_consumer.plan.feature import Feature
+from window_consumer.admin.config import AdminConfig
+from window_consumer.plan.feature import Feature, PageContext
+
+if TYPE_CHECKING:
+    from window_consumer.dlq.page import DeadLetterPages
 
 
 class DlqFeature(Feature):
@@ -16,3 +20,13 @@ class DlqFeature(Feature):
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"dlq": "window_consumer.dlq.cli:dlq_group"}
     )
+
+    def pages(self, context: PageContext) -> DeadLetterPages | None:
+        """Return the page of dead letters; without a worker there is no cluster to ask."""
+        if not context.config.workers:
+            return None
+        from window_consumer.dlq.page import DeadLetterPages  # noqa: PLC0415 - an optional extra
+        from window_consumer.dlq.page_answers import DeadLetterAnswers  # noqa: PLC0415 - as above
+
+        values = context.config.section(AdminConfig).values
+        return DeadLetterPages(context, DeadLetterAnswers(context, values=values))

@@ -6,15 +6,21 @@ that is recent enough is deleted, resolved or not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Any, Final, Self
 
 from attrs import field, frozen
 
+from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.dlq.dead_letter import WrittenBy, read_dead_letter
 from window_consumer.dlq.reader import DeadLetterTopic
+from window_consumer.model.conditions.values import moment_ms
 from window_consumer.model.errors import UsageError
 from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
+
+_OFFSET: Final = re.compile(r"[0-9]{1,18}")
 
 
 @frozen
@@ -24,6 +30,22 @@ class Before:
     time_ms: int | None = None
     """Milliseconds since 1970, compared with the time at which a dead letter was written."""
     offset: int | None = None
+
+    @classmethod
+    def parse(cls, text: str, now_ms: int) -> Self:
+        """Read a time, an age or an offset; ages count back from ``now_ms``. Raises ValueError."""
+        if _OFFSET.fullmatch(text):
+            return cls(offset=int(text))
+        moment = moment_ms(text)
+        if moment is not None:
+            return cls(time_ms=moment)
+        try:
+            return cls(time_ms=now_ms - round(parse_duration(text) * 1000))
+        except UnitError:
+            raise ValueError(
+                f"{text!r} is neither a time such as 2026-11-21T10:00, nor an age such as 14d, nor"
+                " an offset"
+            ) from None
 
 
 @frozen
@@ -36,6 +58,17 @@ class PurgePoint:
     left: int
     """The number of offsets that stay."""
     topic: DeadLetterTopic = field(repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "topic": self.name.topic,
+            "partition": self.name.partition,
+            "first": self.span.first,
+            "before": self.span.end,
+            "offsets": self.span.count,
+            "left": self.left,
+        }
 
 
 def cuts_of(

@@ -11,10 +11,10 @@ from typing import Any, Self
 import attrs
 from attrs import evolve, field, frozen
 
-from window_consumer.config import WorkerConfig
+from window_consumer.config import MaskRules, WorkerConfig
 from window_consumer.dlq.conditions import holds
 from window_consumer.dlq.dead_letter import DeadLetter, Position, read_dead_letter
-from window_consumer.dlq.redrive_state import Resolution, Resolved, read_resolved
+from window_consumer.dlq.redrive_state import Resolved, read_resolved
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka import settings
@@ -23,7 +23,7 @@ from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OAuthTokens
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.conditions.expressions import Expression
-from window_consumer.model.errors import MissingTopicError, RunError, UsageError
+from window_consumer.model.errors import MissingTopicError, NotPermittedError, RunError, UsageError
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
@@ -70,6 +70,16 @@ class DeadLetterTopic:
         topic_id = self.cluster.topics([self.name])[self.name].topic_id
         records = chain.from_iterable(self.reader.read(spans))
         return read_resolved(records, self.name, topic_id)
+
+    def resolved_if_known(self) -> tuple[Resolved, str | None]:
+        """Return the same, and why it is empty if the state topic may not be read.
+
+        Permission to read dead letters does not imply permission to read the redrive state.
+        """
+        try:
+            return self.resolved(), None
+        except NotPermittedError as error:
+            return Resolved(), str(error)
 
 
 class DeadLetterTopics:
@@ -161,12 +171,19 @@ class DeadLetterTopics:
             )
         return sorted(letters, key=lambda letter: letter.failed_at or 0)
 
-    def resolution(self, letter: DeadLetter) -> Resolution | None:
-        """Return how a dead letter was resolved, None while it is open.
-
-        Raises NotPermittedError if the state topic may not be read.
-        """
-        return self._topic_of(letter).resolved().of(letter.position)
+    def view(
+        self, letter: DeadLetter, rules: MaskRules, most_json: int | None = None
+    ) -> dict[str, Any]:
+        """Return a dead letter as plain values, with its resolution; see ``view_of``."""
+        mask = rules.of([letter.position.topic, self.origin_of(letter)])
+        resolved, unknown = self._topic_of(letter).resolved_if_known()
+        done = resolved.of(letter.position)
+        return {
+            **view_of(letter, mask, most_json),
+            "resolved": None if done is None else attrs.asdict(done),
+            "resolved_unknown": unknown,
+            "pointer_to": str(letter.original) if letter.may_be_pointer else None,
+        }
 
     def origin_of(self, letter: DeadLetter) -> str | None:
         """Return the topic that a record came from, None if unknown."""
@@ -250,13 +267,13 @@ _MAY_QUOTE = frozenset({"id", "error_message", "error_stack", "header"})
 """
 
 
-def view_of(letter: DeadLetter, mask: FieldMask) -> dict[str, Any]:
+def view_of(letter: DeadLetter, mask: FieldMask, most_json: int | None = None) -> dict[str, Any]:
     """Return a dead letter as plain values.
 
     ``content_of`` formats key and value.
     """
-    value = content_of(letter.value, "value", mask)
-    key = content_of(letter.key, "key", mask)
+    value = content_of(letter.value, "value", mask, most_json)
+    key = content_of(letter.key, "key", mask, most_json)
     headers = [[name, mask.header(name, header_text(content))] for name, content in letter.headers]
     fields = attrs.asdict(
         letter, recurse=False, filter=lambda field, _: field.name not in _KEPT_APART

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from hashlib import sha256
 from itertools import chain
+from typing import Any
 
 from attrs import frozen
 
@@ -26,7 +27,7 @@ from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import MissingTopicError, UsageError
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.plan.clients import Clients, CopyTarget
-from window_consumer.plan.feature_list import FeatureList
+from window_consumer.plan.feature import CopyWriters
 from window_consumer.plan.topics.command_topics import CommandTopics, refuse_broadcast
 from window_consumer.plan.topics.patterns import matching_topics
 from window_consumer.runtime.worker import SystemClock
@@ -65,8 +66,19 @@ class RedriveJob:
         """The clients of the worker's cluster."""
         return self.target.clients
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values that name it."""
+        return {
+            "worker": self.worker,
+            "topic": self.topics.source,
+            "dead_letters": self.topics.dead_letters.name,
+            "to": self.topics.to.topic,
+            "progress_group": self.group,
+            "dry_run": self.request.dry_run,
+        }
+
     def run(
-        self, counts: RedriveCounts, stop_asked: Callable[[], bool], features: FeatureList
+        self, counts: RedriveCounts, stop_asked: Callable[[], bool], copy_writers: CopyWriters
     ) -> bool:
         """Put them back; return True at the end. Updates ``counts`` while it runs."""
         request, topics, clients = self.request, self.topics, self.clients
@@ -78,7 +90,7 @@ class RedriveJob:
                 most = min(_BATCH_BYTES, topics.max_message_bytes)
                 plain = kind(clients.producer, *access, max_batch_bytes=most)
                 open_clients.callback(plain.close)
-                writer = open_clients.enter_context(features.copy_writer(self.target, plain))
+                writer = open_clients.enter_context(copy_writers(self.target, plain))
             reader = open_clients.enter_context(self._reader())
             resolved = Resolved() if request.restart else self._resolved(reader)
             letters = open_clients.enter_context(GroupProgress(clients.consumer, *access))

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from window_consumer.config import Config, Mask, WorkerConfig, effective_kafka
+from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig, effective_kafka
 from window_consumer.kafka import settings
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import UsageError
@@ -61,6 +61,19 @@ class DeadLetterSource:
         Raises ConfigError, and UsageError for an unknown worker.
         """
         loaded = load_without_handlers(file, app, overrides, features)
+        token = None if app is None else app.token_function
+        return cls.of_loaded(loaded, token, workers=workers, topics=topics)
+
+    @classmethod
+    def of_loaded(
+        cls,
+        loaded: LoadedConfig,
+        oauth_token: OauthToken | None,
+        *,
+        workers: Sequence[str] = (),
+        topics: Sequence[str] = (),
+    ) -> DeadLetterSource:
+        """Return the same of a configuration that is loaded; raises UsageError."""
         known = loaded.config.workers
         for name in workers:
             if name not in known:
@@ -76,7 +89,7 @@ class DeadLetterSource:
             tuple(topics),
             loaded.config,
             Mask(loaded.secrets),
-            None if app is None else app.token_function,
+            oauth_token,
         )
 
     @classmethod

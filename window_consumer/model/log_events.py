@@ -193,6 +193,12 @@ class LogEvent(StrEnum):
     AUDIT_SENDS_UNKNOWN = "audit.sends_unknown", "a producer died with unresolved sends"
     AUDIT_DIRECTORY_LEFT = "audit.directory_left", "a directory could not be removed"
 
+    # Dead letters
+    DLQ_LETTER_SHOWN = "dlq.letter_shown", "a user viewed a dead letter on the page"
+    DLQ_JOB_STARTED = "dlq.job_started", "a user started a redrive or a purge on the page"
+    DLQ_JOB_ENDED = "dlq.job_ended", "it is done, stopped or failed"
+    DLQ_JOB_FAILED = "dlq.job_failed", "it failed: a bug"
+
     # Admin page, health, OpenTelemetry
     ADMIN_STARTED = "admin.started", "where the admin page listens"
     ADMIN_TOKEN_REFUSED = "admin.token_refused", "a client presented a wrong token"

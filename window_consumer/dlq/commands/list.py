@@ -13,11 +13,10 @@ import click
 from window_consumer.config.units import format_duration
 from window_consumer.dlq.commands.options import WHERE, open_dead_letters, topic_options
 from window_consumer.dlq.conditions import holds
-from window_consumer.dlq.counts import AGES, UNKNOWN, DeadLetterCounts, count
+from window_consumer.dlq.counts import AGES, UNKNOWN, DeadLetterCounts
 from window_consumer.dlq.reader import DeadLetterTopic, DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
 from window_consumer.model.conditions.expressions import Expression
-from window_consumer.model.errors import NotPermittedError
 from window_consumer.model.redaction import printable_line
 
 Row = tuple[int, str]
@@ -46,15 +45,12 @@ def list_command(*, where: Expression | None, as_json: bool, **options: Any) -> 
 
 
 def _counts(topic: DeadLetterTopic, where: Expression | None, now_ms: int) -> DeadLetterCounts:
-    letters = (letter for letter in topic.letters() if holds(where, letter, now_ms))
-    try:
-        resolved = topic.resolved()
-    except NotPermittedError as error:
-        # Permission to read dead letters does not imply permission to read the redrive state.
-        counts = count(letters, now_ms)
-        counts.unknown = str(error)
-        return counts
-    return count(letters, now_ms, lambda letter: letter.position in resolved)
+    resolved, unknown = topic.resolved_if_known()
+    counts = DeadLetterCounts(unknown=unknown)
+    for letter in topic.letters():
+        if holds(where, letter, now_ms):
+            counts.add(letter, now_ms, resolved=letter.position in resolved)
+    return counts
 
 
 def _as_json(found: list[tuple[DeadLetterTopic, DeadLetterCounts]]) -> dict[str, Any]:

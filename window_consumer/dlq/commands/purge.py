@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,31 +12,15 @@ import click
 
 from window_consumer.cli.options import TextParam
 from window_consumer.cli.output import OK
-from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options
 from window_consumer.dlq.purge import Before, PurgePoint, cuts_of, purge
 from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
-from window_consumer.model.conditions.values import moment_ms
 from window_consumer.model.errors import UsageError
-
-_OFFSET = re.compile(r"[0-9]{1,18}")
 
 
 def _before(text: str) -> Before:
-    """Read a time, an age or an offset; ages count back from now."""
-    if _OFFSET.fullmatch(text):
-        return Before(offset=int(text))
-    moment = moment_ms(text)
-    if moment is not None:
-        return Before(time_ms=moment)
-    try:
-        return Before(time_ms=round((time.time() - parse_duration(text)) * 1000))
-    except UnitError:
-        raise ValueError(
-            f"{text!r} is neither a time such as 2026-11-21T10:00, nor an age such as 14d, nor an"
-            " offset"
-        ) from None
+    return Before.parse(text, round(time.time() * 1000))
 
 
 @click.command("purge")
@@ -101,15 +84,5 @@ def _limit(before: Before) -> str:
 
 
 def _as_json(cuts: Sequence[PurgePoint], done: bool) -> str:  # noqa: FBT001 - one of two reports
-    named = [
-        {
-            "topic": cut.name.topic,
-            "partition": cut.name.partition,
-            "first": cut.span.first,
-            "before": cut.span.end,
-            "offsets": cut.span.count,
-            "left": cut.left,
-        }
-        for cut in cuts
-    ]
+    named = [cut.as_json() for cut in cuts]
     return json.dumps({"deleted": done, "partitions": named}, indent=2)

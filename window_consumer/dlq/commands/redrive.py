@@ -180,20 +180,10 @@ class _Report:
 
         way = f"{self.job.topics.dead_letters.name}, progress in {self.job.group}"
         click.echo(f"{self.job.worker}: reads {way}", err=True)
-        self.complete = self.job.run(self.counts, asked, features)
+        self.complete = self.job.run(self.counts, asked, features.copy_writer)
 
     def as_json(self) -> dict[str, Any]:
-        job = self.job
-        return {
-            "worker": job.worker,
-            "topic": job.topics.source,
-            "dead_letters": job.topics.dead_letters.name,
-            "to": job.topics.to.topic,
-            "progress_group": job.group,
-            "dry_run": job.request.dry_run,
-            "complete": self.complete,
-            **attrs.asdict(self.counts),
-        }
+        return {**self.job.as_json(), "complete": self.complete, **attrs.asdict(self.counts)}
 
     def as_text(self) -> str:
         job, counts = self.job, self.counts

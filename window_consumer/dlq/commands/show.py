@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import attrs
 import click
 
 from window_consumer.config import MaskRules
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options
 from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.dlq.handler_call import as_test, handler_for
-from window_consumer.dlq.reader import DeadLetterTopics, view_of
+from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
-from window_consumer.model.errors import NotPermittedError, UsageError
+from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import printable
 from window_consumer.plan.loading import load_app
 
@@ -71,9 +70,7 @@ def show_command(
             text = as_test(topics.whole(letter), module, attribute or "app", spec)
         else:
             rules = MaskRules() if unmasked or source.config is None else source.config.mask_rules
-            mask = rules.of([letter.position.topic, topics.origin_of(letter)])
-            view = {**view_of(letter, mask), **_resolution(topics, letter)}
-            view["pointer_to"] = str(letter.original) if letter.may_be_pointer else None
+            view = topics.view(letter, rules)
             also = [str(each.position) for each in others]
             text = _as_json(view, also) if as_json else _as_text(view, also)
             text = source.mask(text)
@@ -81,14 +78,6 @@ def show_command(
         return 0
 
     return open_dead_letters(options, action)
-
-
-def _resolution(topics: DeadLetterTopics, letter: DeadLetter) -> dict[str, Any]:
-    try:
-        done = topics.resolution(letter)
-    except NotPermittedError as error:
-        return {"resolved": None, "resolved_unknown": str(error)}
-    return {"resolved": None if done is None else attrs.asdict(done), "resolved_unknown": None}
 
 
 def _write(text: str, output: Path | None) -> None:
