@@ -1,8 +1,9 @@
 """The parts that tests use as their users do: ``python -m tests.parts`` brings what is missing.
 
-Debian's Chromium, promtool, PostgreSQL, Go and Node.js, Apache Kafka's jars, Spark's connectors
-with their archive of classes. A part that may not be installed here is named, and the tests that
-need it are skipped; with CI set it is an error, and the exit code is 1.
+Debian's Chromium, promtool, PostgreSQL, Go and Node.js, Apache Kafka's jars, Amazon's client for
+JavaScript, Spark's connectors with their archive of classes. A part that may not be installed here
+is named, and the tests that need it are skipped; with CI set it is an error, and the exit code
+is 1.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.spark import class_archive, jars, java
@@ -24,8 +26,12 @@ PACKAGES = {
     "pgbouncer": ("pgbouncer",),
     "golang-go": ("go",),
     "nodejs": ("node",),
+    "npm": ("npm",),
 }
 """Debian's packages, and the programs of which one is enough."""
+
+
+JAVASCRIPT_VARIABLE = "WINDOW_CONSUMER_JAVASCRIPT"
 
 
 class PartMissingError(WindowConsumerError):
@@ -60,6 +66,32 @@ def kafka() -> None:
     real_kafka_jars.fetch_jars(real_kafka_jars.default_directory())
 
 
+def javascript_directory() -> Path:
+    """Return where Amazon's client for JavaScript is, or will be."""
+    chosen = os.environ.get(JAVASCRIPT_VARIABLE)
+    return Path(chosen) if chosen else Path(__file__).parents[1] / ".javascript"
+
+
+def javascript() -> None:
+    """Fetch Amazon's client for JavaScript, in the versions that are written down."""
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        raise PartMissingError("install Node.js and npm")
+    directory = javascript_directory()
+    lock = Path(__file__).parent / "sqs" / "javascript" / "package-lock.json"
+    fetched = directory / "node_modules" / ".fetched"
+    if fetched.is_file() and fetched.read_bytes() == lock.read_bytes():
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", lock.name):
+        shutil.copyfile(lock.with_name(name), directory / name)
+    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    ended = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise PartMissingError(f"`{' '.join(command)}` failed: {ended.stderr[-2000:]}")
+    shutil.copyfile(lock, fetched)
+
+
 def spark() -> None:
     """Fetch Spark's connectors."""
     java.check()
@@ -75,6 +107,7 @@ SKIPPED = "tests that need it are skipped"
 PARTS: Sequence[tuple[str, Callable[[], None], str]] = (
     ("Chromium, promtool, PostgreSQL, Go and Node.js", packages, SKIPPED),
     ("Apache Kafka", kafka, SKIPPED),
+    ("Amazon's client for JavaScript", javascript, SKIPPED),
     ("Spark's connectors", spark, SKIPPED),
     ("Spark's archive of classes", archive, "its tests take longer"),
 )

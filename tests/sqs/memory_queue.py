@@ -43,6 +43,11 @@ class MemoryQueue:
         self._leased: dict[str, int] = {}
         self._changed = asyncio.Event()
 
+    @property
+    def unfinished(self) -> int:
+        """Return how many records are not deleted."""
+        return len(self._stored)
+
     def put(
         self,
         value: bytes | None,
@@ -108,7 +113,7 @@ class MemoryQueue:
             each.visible_at = now + lasts_s
             each.message = evolve(
                 each.message,
-                receipt_handle=f"receipt-{next(self._receipts)}",
+                receipt_handle=f"{self.name} {next(self._receipts)}",
                 first_received_ms=each.message.first_received_ms or round(time() * 1000),
                 attempt=each.message.attempt + 1,
             )

@@ -1,0 +1,115 @@
+"""Programs that know nothing of Kafka: Celery, and Amazon's client for Node.js."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.parts import PartMissingError, javascript, javascript_directory
+from tests.sqs.endpoint import ACCESS_KEY, CREDENTIALS, SECRET, TestEndpoint, endpoint
+from tests.sqs.memory_queue import MemoryQueue
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def sdk() -> Path:
+    try:
+        javascript()
+    except PartMissingError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    return javascript_directory()
+
+
+@pytest.fixture
+def served() -> Iterator[TestEndpoint]:
+    queues = MemoryQueue("orders"), MemoryQueue("mails.fifo", fifo=True)
+    with endpoint(*queues, credentials=CREDENTIALS) as served:
+        yield served
+
+
+@pytest.mark.parametrize("name", ["orders", "mails.fifo"])
+def test_node_sends_and_receives(sdk: Path, served: TestEndpoint, name: str) -> None:
+    node = shutil.which("node")
+    assert node is not None
+    ended = subprocess.run(
+        [node, str(Path(__file__).parent / "javascript" / "client.mjs"), sdk, served.url, name],
+        env=os.environ | {"ACCESS_KEY": ACCESS_KEY, "SECRET": SECRET},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    saw = json.loads(ended.stdout)
+    assert saw["url"] == f"{served.url}/000000000000/{name}"
+    assert [each["body"] for each in saw["received"]] == ["grüezi 🎈", "a", "b"]
+    first = saw["received"][0]
+    assert first["photo"] == {"DataType": "Binary", "BinaryValue": {"0": 0, "1": 255}}
+    assert first["price"] == {"DataType": "Number", "StringValue": "1.5"}
+    assert first.get("MessageGroupId") == ("g" if name.endswith(".fifo") else None)
+    assert saw["refused"] == ["QueueDoesNotExist", "ReceiptHandleIsInvalid", "UnsupportedOperation"]
+    assert served.queues[name].unfinished == 0
+
+
+SEND = """
+from tests.sqs.tasks import charge, mail
+for number in range(12):
+    charge.delay(number)
+for number in range(4):
+    for person in ("ann", "bob"):
+        mail.apply_async((person, number), MessageGroupId=person)
+"""
+
+
+@pytest.mark.parametrize("predefined", [True, False], ids=["predefined_queues", "listed queues"])
+def test_celery_runs_its_tasks(served: TestEndpoint, tmp_path: Path, predefined: bool) -> None:  # noqa: FBT001 - parametrized
+    done = tmp_path / "done"
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "ENDPOINT": served.url,
+        "BROKER": f"sqs://{ACCESS_KEY}:{quote(SECRET)}@127.0.0.1:{served.port}//",
+        "DONE": str(done),
+    }
+    if predefined:
+        environment["PREDEFINED"] = "yes"
+    subprocess.run([sys.executable, "-c", SEND], env=environment, check=True, timeout=DEADLINE_S)
+    options = ["--pool", "solo", "--queues", "orders,mails.fifo", "--loglevel", "INFO"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "celery", "--app", "tests.sqs.tasks", "worker", *options],
+        env=environment,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as worker:
+        try:
+            deadline = time.monotonic() + DEADLINE_S
+            while any(each.unfinished for each in served.queues.values()):
+                assert time.monotonic() < deadline
+                assert worker.poll() is None
+                time.sleep(0.05)
+        finally:
+            worker.terminate()
+            said, _ = worker.communicate(timeout=DEADLINE_S)
+    lines = done.read_text("utf-8").splitlines()
+    assert sorted(lines) == sorted(
+        [f"charge {number}" for number in range(12)]
+        + [f"mail {person} {number}" for number in range(4) for person in ("ann", "bob")]
+    ), said
+    for person in ("ann", "bob"):
+        mails = [line for line in lines if line.startswith(f"mail {person}")]
+        assert mails == [f"mail {person} {number}" for number in range(4)]
+    assert served.figures.failed == 0
