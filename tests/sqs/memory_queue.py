@@ -13,6 +13,7 @@ from attrs import define, evolve
 from window_consumer.sqs.queue import (
     InvalidReceiptError,
     MessageRefusedError,
+    NotInFlightError,
     QueuedMessage,
     QueueFigures,
     SentMessage,
@@ -129,9 +130,10 @@ class MemoryQueue:
 
     async def change_visibility(self, receipt_handle: str, seconds: float) -> None:
         stored = self._of(receipt_handle)
-        if stored is not None:
-            stored.visible_at = monotonic() + seconds
-            self._changed.set()
+        if stored is None or stored.visible_at <= monotonic():
+            raise NotInFlightError(receipt_handle)
+        stored.visible_at = monotonic() + seconds
+        self._changed.set()
 
     def _of(self, receipt_handle: str) -> Stored | None:
         if receipt_handle not in self._leased:

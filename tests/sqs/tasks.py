@@ -30,11 +30,11 @@ def _write(line: str) -> None:
         done.write(f"{line}\n")
 
 
-@app.task(name="charge", acks_late=True)
+@app.task(name="charge", acks_late=True)  # type: ignore[untyped-decorator] # Celery has no types
 def charge(order: int) -> None:
     _write(f"charge {order}")
 
 
-@app.task(name="mail", acks_late=True)
+@app.task(name="mail", acks_late=True)  # type: ignore[untyped-decorator] # the same
 def mail(person: str, number: int) -> None:
     _write(f"mail {person} {number}")

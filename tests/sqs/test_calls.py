@@ -175,6 +175,8 @@ def test_a_lease_is_renewed_given_back_and_expires(client: Any, queue: str) -> N
     change = {"Id": "a", "ReceiptHandle": first["ReceiptHandle"], "VisibilityTimeout": 0}
     changed = client.change_message_visibility_batch(QueueUrl=queue, Entries=[change])
     assert changed["Successful"] == [{"Id": "a"}]
+    ended = refusal(client.change_message_visibility, **{"QueueUrl": queue, **_but_id(change)})
+    assert ended == "AWS.SimpleQueueService.MessageNotInflight"
     (second,) = client.receive_message(QueueUrl=queue, VisibilityTimeout=43_200)["Messages"]
     client.change_message_visibility(
         QueueUrl=queue, ReceiptHandle=second["ReceiptHandle"], VisibilityTimeout=1
@@ -185,6 +187,10 @@ def test_a_lease_is_renewed_given_back_and_expires(client: Any, queue: str) -> N
     assert third["Attributes"] == {"ApproximateReceiveCount": "3"}
     client.delete_message(QueueUrl=queue, ReceiptHandle=first["ReceiptHandle"])
     client.delete_message(QueueUrl=queue, ReceiptHandle=third["ReceiptHandle"])
+
+
+def _but_id(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "Id"}
 
 
 def test_a_handle_of_another_replica_is_refused_with_its_address(client: Any, queue: str) -> None:
