@@ -35,7 +35,7 @@ OWN = {
     "push": ["push"],
     "replay": ["replay"],
     "schedules": ["schedules"],
-    "sqs": ["sqs"],
+    "sqs": ["sqs", "web"],
     "telemetry": ["audit", "metrics", "trace"],
     "testing": ["testing"],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, time
@@ -15,6 +16,7 @@ from confluent_kafka import Producer
 from tests.commands import kafka_of
 from tests.integration.members import wait_until
 from tests.sqs.running_queues import LONG_S, WAIT_S, Shop, configured
+from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.sqs.queue import (
     InvalidReceiptError,
@@ -22,6 +24,7 @@ from window_consumer.sqs.queue import (
     NotInFlightError,
     QueuedMessage,
 )
+from window_consumer.web.server import listen_on
 
 StartShop = Callable[..., Shop]
 
@@ -245,3 +248,11 @@ def test_a_client_of_amazon_sends_receives_and_deletes(shop: StartShop) -> None:
         client.change_message_visibility(
             QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=9
         )
+
+
+def test_an_answer_is_not_held_back_by_the_network() -> None:
+    with listen_on(ListenAddress("127.0.0.1", 0), "sqs.listen") as listening:
+        with socket.create_connection(listening.getsockname()):
+            accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
