@@ -93,6 +93,18 @@ def test_fewer_slots_can_be_used_for_a_while() -> None:
             assert gate.most == slots
 
 
+def test_fewer_slots_can_be_used_from_the_start_on() -> None:
+    gate = Gate()
+    coroutines = Coroutines(gate, slots=20)
+    coroutines.pool.use(3)
+    with coroutines:
+        for slots in (3, 8):
+            coroutines.pool.use(slots)
+            coroutines.turn()
+            gate.passes(coroutines, slices=60, at_once=slots)
+            assert gate.most == slots
+
+
 def test_a_slot_too_many_is_given_back_by_who_has_it() -> None:
     begun: list[int] = []
     go_on = asyncio.Event()

@@ -113,8 +113,11 @@ class AsyncPool:
 
     def use(self, slots: int) -> None:
         """Limit the number of slots that take slices from now on; running calls may end."""
-        self._loop.call(self._resize, slots - self._used)
-        self._used = slots
+        more, self._used = slots - self._used, slots
+        if self._loop.is_started:
+            self._loop.call(self._resize, more)
+        else:
+            self._free += more  # the loop's, once it runs
 
     def inspect(self, stalled: Stalled) -> Failure | None:
         """Return where a call stands that does not return; None where it has returned by now.

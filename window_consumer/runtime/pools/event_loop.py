@@ -59,6 +59,11 @@ class EventLoop:
         return self._loop
 
     @property
+    def is_started(self) -> bool:
+        """Whether ``start`` has returned."""
+        return self._is_there.is_set()
+
+    @property
     def is_blocked(self) -> bool:
         """Whether a task or callback blocks the loop."""
         return perf_counter() - self.pulse_at > BLOCKED_S
