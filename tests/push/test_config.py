@@ -21,6 +21,7 @@ workers:
     group: shop
 """
 URL = "https://orders.internal/events"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105 - that of the specification's example
 
 
 @pytest.fixture
@@ -63,6 +64,11 @@ def loaded(file_of: Callable[[str], Path]) -> Callable[[str], LoadedConfig]:
         (f'{{url: "{URL}", headers: {{A: "a\\nB: c"}}}}', "headers.A"),
         (f"{{url: '{URL}', headers: [a]}}", "headers"),
         (f"{{url: '{URL}', proxy: 'socks5://host'}}", "proxy"),
+        (f"{{url: '{URL}', format: xml}}", "format"),
+        (f"{{url: '{URL}', sign: {{secret: hunter22}}}}", "sign.secret"),
+        (f"{{url: '{URL}', sign: {{previous_secret: {SECRET}}}}}", "sign.secret"),
+        (f"{{url: '{URL}', sign: {{secert: hunter22}}}}", "sign.secert"),
+        (f"{{url: '{URL}', may_produce: ['a b']}}", "may_produce[0]"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, key: str, loaded: Callable[[str], LoadedConfig]) -> None:
@@ -76,6 +82,26 @@ def test_values_of_headers_are_secrets(loaded: Callable[[str], LoadedConfig]) ->
     headers = "{Authorization: 'Bearer abcdefghij', X-Key: k}"
     found = loaded(f"    http: {{url: '{URL}', headers: {headers}}}\n")
     assert Mask(found.secrets)("Bearer abcdefghij/abcdefghij") == "***/***"
+
+
+def test_the_secret_of_signatures_is_one(loaded: Callable[[str], LoadedConfig]) -> None:
+    found = loaded(f"    http: {{url: '{URL}', sign: {{secret: {SECRET}}}}}\n")
+    assert Mask(found.secrets)(SECRET) == "***"
+
+
+def test_the_topics_of_answers_may_be_written(file_of: Callable[[str], Path]) -> None:
+    file = file_of(f"    http: {{url: '{URL}', may_produce: [events]}}\n")
+    rights = FEATURES.rights(load(file, sections=FEATURES.sections).config)
+    assert [(each.name, each.operations) for each in rights] == [("events", ("WRITE", "DESCRIBE"))]
+
+
+@pytest.mark.parametrize(("batch", "is_batch"), [("", False), ("    batch: {}\n", True)])
+def test_the_section_batch_asks_for_batches(
+    batch: str, file_of: Callable[[str], Path], *, is_batch: bool
+) -> None:
+    file = file_of(f"    http: {{url: '{URL}'}}\n{batch}")
+    plan = load_app_if_named(None, file, FEATURES).plan(file)
+    assert plan.workers[0].is_batch is is_batch
 
 
 def test_no_application_is_needed(file_of: Callable[[str], Path]) -> None:

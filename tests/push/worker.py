@@ -12,4 +12,5 @@ def pushing(url: str, http: dict[str, Any] | None = None, **worker: Any) -> Test
     """Return an application without handlers, whose worker posts the records of `orders`."""
     section = {"url": url, **(http or {})}
     keys = {"topics": ["orders"], "group": "shop", "http": section, **worker}
-    return TestApp(App("push"), config={"workers": {"orders": keys}}, topics={"orders": 4})
+    topics = {"orders": 4, "events": 1}
+    return TestApp(App("push"), config={"workers": {"orders": keys}}, topics=topics)

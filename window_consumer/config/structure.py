@@ -78,6 +78,7 @@ def _workers(raw: Any, problems: list[Problem], sections: Sections) -> dict[str,
             name=name,
             handler=worker.handler or name,
             handled_by=next(iter(sections.handling(worker)), ""),
+            has_batch=(raw[name] or {}).get("batch") is not None,
             **sections.decided(worker),
         )
         for name, worker in found.items()

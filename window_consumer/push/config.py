@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from attrs import evolve, field, frozen
@@ -14,6 +14,7 @@ from window_consumer.config.kinds import REFERENCE, ValueKind
 from window_consumer.config.options import Section, about
 from window_consumer.config.problems import InvalidError, Problem
 from window_consumer.push.request_headers import OURS, TOKEN
+from window_consumer.push.signature import SignConfig, wrong_secrets
 
 _HOUR_S: Final = 3600.0
 _FATAL: Final = (400, 413, 415, 422)
@@ -126,6 +127,27 @@ class HttpConfig:
             reason="longer than healthy services take",
         ),
     )
+    format: Literal["raw", "cloudevents"] = field(
+        default="raw",
+        metadata=about(
+            "raw: the body is the record's value. cloudevents: the same, with the headers of "
+            "CloudEvents in binary mode. A batch is a JSON array of either.",
+            kind=kinds.choice("raw", "cloudevents"),
+            reason="services need no library",
+        ),
+    )
+    sign: SignConfig = field(
+        factory=SignConfig,
+        metadata=about("How requests are signed, so that services know whose they are."),
+    )
+    may_produce: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "The topics to which an answer may have records produced.",
+            kind=kinds.list_of(kinds.kafka_name("topic"), "topic names"),
+            default="none: what answers say is not read",
+        ),
+    )
     headers: Mapping[str, str] = field(
         factory=dict,
         metadata=about(
@@ -164,6 +186,9 @@ def conflicts(section: HttpConfig, given: Collection[str]) -> Iterator[Problem]:
     """Yield what is wrong although each key alone is right."""
     if given and section.url is None:
         yield Problem(("url",), "is missing: a URL such as https://orders.internal/events")
+    signing = given["sign"] if isinstance(given, dict) and "sign" in given else None
+    if signing is not None:
+        yield from (each.below(("sign",)) for each in wrong_secrets(section.sign, signing))
     for index, status in enumerate(section.skip_status):
         if status in section.fatal_status:
             message = f"{status} is in fatal_status, too: keep it in one of the two lists"

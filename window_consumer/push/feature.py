@@ -8,7 +8,8 @@ from functools import partial
 
 from window_consumer.config import Config, WorkerConfig
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
+from window_consumer.plan.handler_types.parameters import Parameters
 from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.push.client import require_aiohttp
 from window_consumer.push.config import SECTION, HttpConfig
@@ -26,10 +27,23 @@ class PushFeature(Feature):
     def handlers(self, config: Config) -> Mapping[str, HandlerSpec]:
         """Return the handlers that post records."""
         return {
-            name: HandlerSpec(name, PushHandler.post, {}, made_with=partial(_made, worker))
+            name: HandlerSpec(
+                name,
+                PushHandler.post_batch if worker.has_batch else PushHandler.post,
+                {},
+                parameters=Parameters(batches=worker.has_batch),
+                made_with=partial(_made, worker),
+            )
             for name, worker in config.workers.items()
             if worker.handled_by == SECTION.name
         }
+
+    def rights(self, config: Config) -> Iterator[AclRule]:
+        """Yield WRITE on the topics that answers may name."""
+        for name, worker in config.workers.items():
+            for topic in worker.section(HttpConfig).may_produce:
+                why = f"answers to {name} may have records produced"
+                yield AclRule("topic", topic, ("WRITE", "DESCRIBE"), why)
 
     def refuse(self, plan: AppPlan) -> None:
         """Raise UsageError without aiohttp."""
@@ -55,7 +69,8 @@ class PushFeature(Feature):
 
 def _made(worker: WorkerConfig, tools: CallTools) -> Called:
     """Return the function that a worker calls; its pause ends by the worker's clock."""
-    return PushHandler(worker.section(HttpConfig), worker.slots, tools.wall_ms).post
+    handler = PushHandler(worker.section(HttpConfig), worker.slots, tools.wall_ms)
+    return handler.post_batch if worker.has_batch else handler.post
 
 
 def _pushes(plan: AppPlan) -> bool:

@@ -44,9 +44,10 @@ Pairs = list[tuple[str, str]]
 class RequestHeaders:
     """Makes the headers of requests. Owner: the event loop of a worker."""
 
-    def __init__(self, fixed: Mapping[str, str]):
-        """``fixed`` are those of the configuration."""
+    def __init__(self, fixed: Mapping[str, str], are_events: bool):  # noqa: FBT001 - made once
+        """``fixed`` are those of the configuration; CloudEvents have their attributes elsewhere."""
         self._fixed = list(fixed.items())
+        self._aside: tuple[str, ...] = (PREFIX, "ce_") if are_events else (PREFIX,)
         self._has_type = any(name.lower() == "content-type" for name in fixed)
         self._may_have_span = traceparent.contexts()
 
@@ -55,21 +56,17 @@ class RequestHeaders:
         pairs = record.headers
         found = [*self._fixed, *_position(record)]
         if not self._has_type:
-            found.append(("Content-Type", _content_type(pairs)))
+            found.append(("Content-Type", content_type(pairs)))
         if record.value is None:
             found.append(("Wc-Tombstone", "true"))
         found.extend(_trace(pairs, self._may_have_span))
         if pairs:
-            found.extend(_users(pairs))
+            found.extend(_users(pairs, self._aside))
         return found
 
 
 def _position(record: Record) -> Pairs:
-    origin, timestamp = record.origin, record.timestamp
-    if record.is_copy:
-        first = header_values.count(record.header(ORIGINAL_TIMESTAMP))
-        timestamp = timestamp if first is None else first
-    name = id_of(record)
+    origin, timestamp, name = record.origin, timestamp_of(record), id_of(record)
     found = [
         ("Wc-Topic", origin.topic),
         ("Wc-Partition", str(origin.partition)),
@@ -89,6 +86,12 @@ def _position(record: Record) -> Pairs:
     return found
 
 
+def timestamp_of(record: Record) -> int | None:
+    """Return the timestamp of a record's first delivery."""
+    first = header_values.count(record.header(ORIGINAL_TIMESTAMP)) if record.is_copy else None
+    return record.timestamp if first is None else first
+
+
 def id_of(record: Record) -> str:
     """Return a record's id in printable ASCII, the digest of a longer or stranger one."""
     text = record.id
@@ -97,7 +100,8 @@ def id_of(record: Record) -> str:
     return f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
-def _content_type(pairs: list[tuple[str, bytes | None]]) -> str:
+def content_type(pairs: list[tuple[str, bytes | None]]) -> str:
+    """Return what a record says that its value is."""
     for name, value in reversed(pairs):
         if name.lower() == "content-type" and value and (text := _printable(value)):
             return text
@@ -117,11 +121,11 @@ def _trace(pairs: list[tuple[str, bytes | None]], may_have_span: Callable[[], ob
     return [(name, value) for name, value in values if value]
 
 
-def _users(pairs: list[tuple[str, bytes | None]]) -> Pairs:
+def _users(pairs: list[tuple[str, bytes | None]], aside: tuple[str, ...]) -> Pairs:
     found: Pairs = []
     left, omitted = MOST_HEADER_BYTES, 0
     for name, value in pairs:
-        if name.startswith(PREFIX) or name in _ASIDE:
+        if name.startswith(aside) or name in _ASIDE:
             continue
         if len(value or b"") > left:  # no base64 of megabytes
             omitted += 1

@@ -63,6 +63,8 @@ class WorkerConfig:
     """Set for a built-in worker, which a section declares."""
     handled_by: str = ""
     """The section of the worker that is its handler; empty if the application has the handler."""
+    has_batch: bool = False
+    """The section ``batch`` is given: such a handler gets batches."""
     enabled: bool = field(
         default=True,
         metadata=about(
