@@ -78,6 +78,14 @@ def test_what_is_wrong_is_named(text: str, key: str, loaded: Callable[[str], Loa
     assert "hunter22" not in str(caught.value)
 
 
+def test_the_timeout_takes_the_place_of_stall(loaded: Callable[[str], LoadedConfig]) -> None:
+    http = f"    http: {{url: '{URL}', timeout: 50s}}\n"
+    assert loaded(http).config.workers["orders"].stall.after > 50
+    with pytest.raises(ConfigError) as caught:
+        loaded(f"{http}    stall: {{after: 30s}}\n")
+    assert [each.key for each in caught.value.wrong] == ["workers.orders.stall"]
+
+
 def test_values_of_headers_are_secrets(loaded: Callable[[str], LoadedConfig]) -> None:
     headers = "{Authorization: 'Bearer abcdefghij', X-Key: k}"
     found = loaded(f"    http: {{url: '{URL}', headers: {headers}}}\n")

@@ -13,10 +13,14 @@ from window_consumer.config import kinds
 from window_consumer.config.kinds import REFERENCE, ValueKind
 from window_consumer.config.options import Section, about
 from window_consumer.config.problems import InvalidError, Problem
+from window_consumer.config.sections.guards import StallConfig
+from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.push.request_headers import OURS, TOKEN
 from window_consumer.push.signature import SignConfig, wrong_secrets
 
 _HOUR_S: Final = 3600.0
+_GIVING_UP_S: Final = 10.0
+"""Far more than a loop needs to end a request."""
 _FATAL: Final = (400, 413, 415, 422)
 
 Proxy = bool | str
@@ -195,10 +199,26 @@ def conflicts(section: HttpConfig, given: Collection[str]) -> Iterator[Problem]:
             yield Problem(("skip_status", index), message)
 
 
+def _decides(section: HttpConfig) -> Mapping[str, Any]:
+    """Return when a call counts as stalled: after the request has been given up."""
+    if section.url is None:
+        return {}
+    return {"stall": StallConfig(after=section.timeout + _GIVING_UP_S)}
+
+
+def _relations(worker: WorkerConfig, given: Collection[str]) -> Iterator[Problem]:
+    if worker.handled_by == SECTION.name and "stall" in given:
+        yield Problem(
+            ("stall",), "has no use beside http, whose timeout ends calls: take stall out"
+        )
+
+
 SECTION: Final = Section(
     "http",
     HttpConfig,
     "Posts each record to a URL, which takes the place of a handler.",
     conflicts,
     handles=lambda section: section.url is not None,
+    decides=_decides,
+    relations_in_worker=_relations,
 )
