@@ -35,6 +35,7 @@ OWN = {
     "push": ["push"],
     "replay": ["replay"],
     "schedules": ["schedules"],
+    "sqs": ["sqs"],
     "sqs": ["sqs", "web"],
     "telemetry": ["audit", "metrics", "trace"],
     "testing": ["testing"],
@@ -72,6 +73,7 @@ SEAMS = {
     "what a worker and other processes answer": [
         *("engine.guards.interventions", "runtime.replica")
     ],
+    "what serves an address": ["web.server"],
     "what Kafka answers": ["kafka.cluster.topics", "kafka.writing.batch_answers"],
 }
 """Where the kernel and features meet; docs/adding-a-feature.md names each."""

@@ -67,6 +67,7 @@ row of an outbox, or a record of the delay service, is due."""
 
 MAY_ASK_FOR_IT = {
     "runtime/poll_loop.py",
+    "runtime/figures/inspection.py",
     "dlq/redrive.py",
     "dlq/redrive_setup.py",
     "audit/sink.py",

@@ -17,6 +17,7 @@ from window_consumer.model import headers as names
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Batch, TopicFacts
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.figures.inspection import Inspection
 from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.poll_loop import LoopRules, PollLoop, PollLoopParts
 from window_consumer.runtime.topic_watch import LogEnds, TopicNews
@@ -218,7 +219,7 @@ def test_a_picture_that_cannot_be_taken_stops_nothing() -> None:
     parts = parts_of(Blind(clock, loops), engine, clock, worker_log=reports)
     loops.append(PollLoop("w", parts, LoopRules(topics=())))
     loops[0].thread.start()
-    assert loops[0].snapshot(60.0) is None
+    assert Inspection(loops[0].mailbox, parts.source).windows(60.0) is None
     loops[0].leave()
     loops[0].thread.join(60)
     assert loops[0].failure is None
@@ -250,7 +251,7 @@ def test_partitions_that_are_not_fetched_are_watched_and_their_ends_come_from_th
     loop._run_periodic(clock.now())
     assert watched == [[PAUSED]]
     loop.thread.start()
-    picture = loop.snapshot(60.0)
+    picture = Inspection(loop.mailbox, source).windows(60.0)
     loop.leave()
     loop.thread.join(60)
     assert picture is not None

@@ -178,14 +178,14 @@ class WorkersBoard:
     def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
         """Pause or resume a worker or a partition."""
         worker = self._worker(at.worker)
-        return False if worker is None else worker.halt(at.partition, halted=halted)
+        return False if worker is None else worker.interventions.halt(at.partition, halted=halted)
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
         """Release what a worker's breaker holds, or declare an outage, and return the result."""
         worker = self._worker(at.worker)
         if worker is None:
             return BreakerAnswer.NO_SUCH_WORKER
-        return worker.decide_breaker(release=release)
+        return worker.interventions.decide_breaker(release=release)
 
     def intervene(self, at: CellPlace, wanted: Intervention) -> InterventionResult | None:
         """Skip a failed record or dead-letter it, and return the result."""

@@ -65,10 +65,10 @@ def intervene(
     Waits for temporary obstacles to pass, and for the copy's ack. Blocks for some seconds.
     """
     until = monotonic() + DEADLINE_S
-    verdict = worker.intervene(name, offset, wanted)
+    verdict = worker.interventions.intervene(name, offset, wanted)
     while verdict in _PASSING and monotonic() < until:
         sleep(_AGAIN_S)
-        verdict = worker.intervene(name, offset, wanted)
+        verdict = worker.interventions.intervene(name, offset, wanted)
     while verdict is InterventionResult.LEAVING and monotonic() < until:
         sleep(_AGAIN_S)
         if worker.inspect.is_finished(name, offset, 1.0):

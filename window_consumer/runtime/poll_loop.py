@@ -11,10 +11,6 @@ from attrs import frozen
 
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import Intervention, InterventionResult
-from window_consumer.engine.snapshot import take_snapshot
-from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Batch, Clock, Source
@@ -84,8 +80,8 @@ class PollLoopParts:
 class PollLoop:
     """Drives one worker. Owner: the poll thread.
 
-    Other threads call only ``stop``, ``leave``, ``snapshot``, ``halt``, ``decide_breaker``,
-    ``intervene`` and ``mailbox.ask``, and read ``phase``, ``failure`` and ``outlived``.
+    Other threads call only ``stop``, ``leave`` and ``mailbox.ask``, and read ``phase``, ``failure``
+    and ``outlived``.
     """
 
     def __init__(self, worker: str, parts: PollLoopParts, rules: LoopRules):
@@ -160,65 +156,6 @@ class PollLoop:
         """Let the drained worker leave its group."""
         self._leaving.set()
         self.mailbox.wake()
-
-    def snapshot(self, timeout_s: float, *, cells: bool = True) -> WindowsSnapshot | None:
-        """Return the windows, or None where the poll thread does not answer in time.
-
-        Without ``cells`` it has only one row for each window, which is many times cheaper.
-        """
-
-        def take(engine: Engine, clock: Clock) -> WindowsSnapshot:
-            read = [name for name, each in engine.partitions.items() if each.is_fetched]
-            engine.on_log_ends(self._source.log_ends(read))
-            return take_snapshot(engine, clock.now(), clock.wall_ms(), cells=cells)
-
-        return self.mailbox.ask(take, timeout_s)
-
-    def halt(self, name: TopicPartition | None, *, halted: bool, timeout_s: float) -> bool | None:
-        """Pause or resume a partition, or the whole worker for None, see ``Engine.on_halted``.
-
-        Return None where the poll thread does not answer in time. Nothing changes then.
-        """
-
-        def do(engine: Engine, clock: Clock) -> bool:
-            is_ours = engine.on_halted(name, clock.now(), halted=halted)
-            if is_ours:
-                what = "the worker" if name is None else str(name)
-                how = "paused: nothing new starts" if halted else "resumed"
-                self._worker_log.info(
-                    LogEvent.READING_PAUSED if halted else LogEvent.READING_RESUMED,
-                    f"{what} is {how}, by hand",
-                    topic=None if name is None else name.topic,
-                    partition=None if name is None else name.partition,
-                    offset=None,  # else RecordContext takes it for a line without a place
-                )
-            return is_ours
-
-        return self.mailbox.ask(do, timeout_s)
-
-    def decide_breaker(self, *, release: bool, timeout_s: float) -> BreakerAnswer | None:
-        """Obey a user about the breaker, see ``Engine.on_breaker_decision``.
-
-        Return None where the poll thread does not answer in time. Nothing changes then.
-        """
-
-        def do(engine: Engine, clock: Clock) -> BreakerAnswer:
-            return engine.on_breaker_decision(clock.now(), release=release)
-
-        return self.mailbox.ask(do, timeout_s)
-
-    def intervene(
-        self, name: TopicPartition, offset: int, wanted: Intervention, timeout_s: float
-    ) -> InterventionResult | None:
-        """Resolve one failed record by hand, see ``Engine.on_intervention``.
-
-        Return None where the poll thread does not answer in time. Nothing changes then.
-        """
-
-        def do(engine: Engine, clock: Clock) -> InterventionResult:
-            return engine.on_intervention(name, offset, wanted, clock.now())
-
-        return self.mailbox.ask(do, timeout_s)
 
     @property
     def silent_s(self) -> float:

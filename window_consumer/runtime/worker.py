@@ -17,8 +17,6 @@ from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.engine import Engine, MakeEngine
-from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import Intervention, InterventionResult
 from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.observer import Observer, Observers
@@ -40,6 +38,7 @@ from window_consumer.runtime.figures.inspection import Inspection
 from window_consumer.runtime.figures.stack_dump import CallPositions, ChildPicture
 from window_consumer.runtime.figures.worker_snapshot import Phase, WorkerSnapshot
 from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.manual_interventions import ManualInterventions
 from window_consumer.runtime.outlet import Outlet, SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.broadcast_offsets import (
@@ -70,8 +69,6 @@ from window_consumer.runtime.transactions import (
 from window_consumer.runtime.worker_log import WorkerLog
 
 _CLOSE_S = 1.0
-HALT_S = 10.0
-"""A poll thread in the middle of a rebalance takes some seconds to process a pause."""
 
 
 class SystemClock:
@@ -223,7 +220,8 @@ class Worker:
             inherited=self._inherits.completions,
         )
         self.loop = PollLoop(setup.name, parts, setup.loop)
-        self.inspect = Inspection(self.loop.mailbox)
+        self.inspect = Inspection(self.loop.mailbox, source)
+        self.interventions = ManualInterventions(self.loop.mailbox, self._worker_log)
 
     def _starts(self, source: Source, catch_up: CatchUp | None) -> StartOffsets:
         """Return what decides where partitions begin."""
@@ -352,7 +350,7 @@ class Worker:
 
         Without ``cells`` each window has only its row, which is many times cheaper.
         """
-        windows = self.loop.snapshot(timeout_s, cells=cells)
+        windows = self.inspect.windows(timeout_s, cells=cells)
         if windows is not None:
             loop = self._pool.event_loop() if isinstance(self._pool, PoolWithEventLoop) else None
             windows = evolve(windows, loop=loop, cannot_write=self.cannot_write)
@@ -362,30 +360,6 @@ class Worker:
     def cannot_write(self) -> str | None:
         """Why copies and results cannot be written at the moment, None where they can."""
         return self._writer.trouble
-
-    def halt(self, name: TopicPartition | None, *, halted: bool) -> bool | None:
-        """Pause or resume a partition, or the whole worker for None.
-
-        Return False for a partition that it does not own, None where its poll thread does not
-        answer.
-        """
-        return self.loop.halt(name, halted=halted, timeout_s=HALT_S)
-
-    def decide_breaker(self, *, release: bool) -> BreakerAnswer | None:
-        """Release what the breaker holds, or declare an outage.
-
-        Return None where the poll thread does not answer.
-        """
-        return self.loop.decide_breaker(release=release, timeout_s=HALT_S)
-
-    def intervene(
-        self, name: TopicPartition, offset: int, wanted: Intervention
-    ) -> InterventionResult | None:
-        """Skip a failed record or dead-letter it, see ``engine.interventions``.
-
-        Return None where the poll thread does not answer.
-        """
-        return self.loop.intervene(name, offset, wanted, HALT_S)
 
     @property
     def leases(self) -> Leases | None:

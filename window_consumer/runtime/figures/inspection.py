@@ -14,9 +14,9 @@ from window_consumer.engine.cell_details import (
     number_of,
 )
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.snapshot import running_calls
-from window_consumer.engine.windows_snapshot import CallSnapshot
-from window_consumer.model.protocols import Clock
+from window_consumer.engine.snapshot import running_calls, take_snapshot
+from window_consumer.engine.windows_snapshot import CallSnapshot, WindowsSnapshot
+from window_consumer.model.protocols import Clock, Source
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.runtime.mailbox import WorkerMailbox
 
@@ -34,6 +34,21 @@ class Inspection:
     """Asks the poll thread, and returns None without an answer in time. Any thread may use it."""
 
     _mailbox: WorkerMailbox
+    _source: Source
+    """Only the poll thread reads it."""
+
+    def windows(self, timeout_s: float, *, cells: bool = True) -> WindowsSnapshot | None:
+        """Return all windows.
+
+        Without ``cells`` there is only one row for each window, which is many times cheaper.
+        """
+
+        def ask(engine: Engine, clock: Clock) -> WindowsSnapshot:
+            read = [name for name, each in engine.partitions.items() if each.is_fetched]
+            engine.on_log_ends(self._source.log_ends(read))
+            return take_snapshot(engine, clock.now(), clock.wall_ms(), cells=cells)
+
+        return self._mailbox.ask(ask, timeout_s)
 
     def failed(self, timeout_s: float) -> ShownFailures | None:
         """Return the failing records, and those that block their lanes."""

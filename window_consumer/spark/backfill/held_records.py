@@ -80,7 +80,7 @@ class HeldRecords:
             self._since, self._hold_s = now, min(self._hold_s, _ONCE_MORE_S)
             if self._rules.at_end == "fail" and results.left_in_a_row + open_records > MOST:
                 raise self._refusal(open_records)
-            self._worker.decide_breaker(release=True)
+            self._worker.interventions.decide_breaker(release=True)
 
     def _refusal(self, records: int) -> HeldRecordsError:
         failing = self._results.failing.copy()

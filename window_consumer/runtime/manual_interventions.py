@@ -1,0 +1,68 @@
+"""What people do to a running worker: pause and resume it, answer its breaker, resolve a record."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.guards.breaker_state import BreakerAnswer
+from window_consumer.engine.guards.interventions import Intervention, InterventionResult
+from window_consumer.model.log_events import LogEvent
+from window_consumer.model.protocols import Clock
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.mailbox import WorkerMailbox
+from window_consumer.runtime.worker_log import WorkerLog
+
+_ANSWER_S = 10.0
+"""A poll thread in the middle of a rebalance takes some seconds to answer."""
+
+
+@frozen
+class ManualInterventions:
+    """Has the poll thread obey. Any thread may use it.
+
+    Every method returns None where the poll thread does not answer in time. Nothing changes then.
+    """
+
+    _mailbox: WorkerMailbox
+    _log: WorkerLog
+
+    def halt(self, name: TopicPartition | None, *, halted: bool) -> bool | None:
+        """Pause or resume a partition, or the whole worker for None, see ``Engine.on_halted``.
+
+        Return False for a partition that the worker does not own.
+        """
+
+        def do(engine: Engine, clock: Clock) -> bool:
+            is_ours = engine.on_halted(name, clock.now(), halted=halted)
+            if is_ours:
+                what = "the worker" if name is None else str(name)
+                how = "paused: nothing new starts" if halted else "resumed"
+                self._log.info(
+                    LogEvent.READING_PAUSED if halted else LogEvent.READING_RESUMED,
+                    f"{what} is {how}, by hand",
+                    topic=None if name is None else name.topic,
+                    partition=None if name is None else name.partition,
+                    offset=None,  # else RecordContext takes it for a line without a place
+                )
+            return is_ours
+
+        return self._mailbox.ask(do, _ANSWER_S)
+
+    def decide_breaker(self, *, release: bool) -> BreakerAnswer | None:
+        """Release what the breaker holds, or declare an outage."""
+
+        def do(engine: Engine, clock: Clock) -> BreakerAnswer:
+            return engine.on_breaker_decision(clock.now(), release=release)
+
+        return self._mailbox.ask(do, _ANSWER_S)
+
+    def intervene(
+        self, name: TopicPartition, offset: int, wanted: Intervention
+    ) -> InterventionResult | None:
+        """Skip a failed record or dead-letter it, see ``engine.interventions``."""
+
+        def do(engine: Engine, clock: Clock) -> InterventionResult:
+            return engine.on_intervention(name, offset, wanted, clock.now())
+
+        return self._mailbox.ask(do, _ANSWER_S)
