@@ -6,20 +6,16 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
 from tests.parts import PartMissingError, javascript, javascript_directory
+from tests.sqs.celery_program import DEADLINE_S, CeleryProgram
 from tests.sqs.endpoint import ACCESS_KEY, CREDENTIALS, SECRET, TestEndpoint, endpoint
 from tests.sqs.memory_queue import MemoryQueue
-
-ROOT = Path(__file__).parents[2]
-DEADLINE_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -64,52 +60,15 @@ def test_node_sends_and_receives(sdk: Path, served: TestEndpoint, name: str) -> 
     assert served.queues[name].unfinished == 0
 
 
-SEND = """
-from tests.sqs.tasks import charge, mail
-for number in range(12):
-    charge.delay(number)
-for number in range(4):
-    for person in ("ann", "bob"):
-        mail.apply_async((person, number), MessageGroupId=person)
-"""
-
-
 @pytest.mark.parametrize("predefined", [True, False], ids=["predefined_queues", "listed queues"])
 def test_celery_runs_its_tasks(served: TestEndpoint, tmp_path: Path, predefined: bool) -> None:  # noqa: FBT001 - parametrized
-    done = tmp_path / "done"
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "ENDPOINT": served.url,
-        "BROKER": f"sqs://{ACCESS_KEY}:{quote(SECRET)}@127.0.0.1:{served.port}//",
-        "DONE": str(done),
-    }
-    if predefined:
-        environment["PREDEFINED"] = "yes"
-    subprocess.run([sys.executable, "-c", SEND], env=environment, check=True, timeout=DEADLINE_S)
-    options = ["--pool", "solo", "--queues", "orders,mails.fifo", "--loglevel", "INFO"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "celery", "--app", "tests.sqs.tasks", "worker", *options],
-        env=environment,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as worker:
-        try:
-            deadline = time.monotonic() + DEADLINE_S
-            while any(each.unfinished for each in served.queues.values()):
-                assert time.monotonic() < deadline
-                assert worker.poll() is None
-                time.sleep(0.05)
-        finally:
-            worker.terminate()
-            said, _ = worker.communicate(timeout=DEADLINE_S)
-    lines = done.read_text("utf-8").splitlines()
-    assert sorted(lines) == sorted(
-        [f"charge {number}" for number in range(12)]
-        + [f"mail {person} {number}" for number in range(4) for person in ("ann", "bob")]
-    ), said
-    for person in ("ann", "bob"):
-        mails = [line for line in lines if line.startswith(f"mail {person}")]
-        assert mails == [f"mail {person} {number}" for number in range(4)]
+    celery = CeleryProgram(served.url, tmp_path, predefined=predefined)
+    celery.send_tasks()
+    with celery.working() as worker:
+        deadline = time.monotonic() + DEADLINE_S
+        while any(each.unfinished for each in served.queues.values()):
+            assert time.monotonic() < deadline
+            assert worker.poll() is None
+            time.sleep(0.05)
+    celery.check_all_done()
     assert served.figures.failed == 0
