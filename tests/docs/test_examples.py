@@ -45,7 +45,7 @@ class InvalidOrder(Exception):
 )
 
 WITH_YAML = [page for page in PAGES if blocks(page, "yaml")]
-WITHOUT_APPLICATION = [ROOT / "docs/push.md"]
+WITHOUT_APPLICATION = [ROOT / "docs/push.md", ROOT / "docs/sqs.md"]
 WITH_TESTS = [ROOT / "docs/testing.md"]
 
 PLUGIN = ("-p", "pytest_window_consumer")
@@ -104,7 +104,7 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
                 tls.mkdir()
                 make_certificate(tls / "tls.crt", tls / "tls.key")
             application = () if page in WITHOUT_APPLICATION else ("shop:app",)
-            environment = {"KAFKA_BOOTSTRAP": "127.0.0.1:1", "TENANT": "acme"}
+            environment = {"KAFKA_BOOTSTRAP": "127.0.0.1:1", "TENANT": "acme", "SQS_SECRET": "x"}
             ended = commands.run("check", *application, env=environment)
             assert ended.code == 0, ended.said
 
