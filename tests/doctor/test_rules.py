@@ -403,6 +403,13 @@ def hovering(seconds: float, **more: Any) -> WorkerEvidence:
     return evidence(lambda _: {"partitions": (held,), "processed": 7, **more})
 
 
+def test_a_lease_that_holds_a_partition_is_named() -> None:
+    lease = evolve(call(31.0), lease_left_s=90.0)
+    cause = the_cause(hovering(31.0, calls=(lease,)), "hovering")
+    assert figures(cause, "offset", "running_s", "lease_left_s") == [17, 31.0, 90.0]
+    assert "visibility_timeout" in cause.sentence
+
+
 def test_a_start_cell_that_hovers_and_where_its_call_stands(golden: Golden) -> None:
     calls_of_it = (call(3.0, offset=18), call(31.0))
     cause = the_cause(hovering(31.0, calls=calls_of_it, stacks=[stack(STACK)]), "hovering")

@@ -11,6 +11,7 @@ import yaml
 from tests.sqs.running_queues import configured
 from window_consumer import App, ConfigError
 from window_consumer.plan.app_plan import AppPlan
+from window_consumer.sqs.bounds import LongestLease, QueueBounds
 from window_consumer.sqs.config import SqsConfig, send_topic
 
 HIDDEN = "tr0ub4dor-and-3"
@@ -96,3 +97,17 @@ def test_the_topic_to_send_to_is_named_where_a_worker_reads_several(tmp_path: Pa
     keys = {"topics": ["orders", "refunds"], "pull": {"send_to": "refunds"}}
     (worker,) = planned(tmp_path, configured(**keys)).workers
     assert send_topic(worker.config) == "refunds"
+
+
+def test_check_tells_how_long_a_lease_may_last(tmp_path: Path) -> None:
+    keys = {"ordering": "key", "window": {"cells": 4, "cell_records": 50}}
+    plan = planned(tmp_path, configured(pull={"max_in_flight": 60}, **keys))
+    features = App("queues").features
+    (bounds,) = features.bounds(plan, 20.0)["sqs"]
+    assert isinstance(bounds, QueueBounds)
+    assert (bounds.queue, bounds.window_records) == ("orders.fifo", 200)
+    assert bounds.longest_leases == (LongestLease(20.0, 10.0),)
+    (without_rate,) = features.bounds(plan, None)["sqs"]
+    assert isinstance(without_rate, QueueBounds)
+    assert [each.seconds for each in without_rate.longest_leases] == [2.0, 0.2]
+    assert len(list(bounds.in_words())) == 5

@@ -18,6 +18,7 @@ from tests.integration.members import wait_until
 from tests.sqs.running_queues import LONG_S, WAIT_S, Shop, configured
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.sqs.metrics import LeaseFigures
 from window_consumer.sqs.queue import (
     InvalidReceiptError,
     MessageRefusedError,
@@ -119,7 +120,9 @@ def test_a_record_whose_client_has_died_comes_again_within_a_second(shop: StartS
             queue.run(queue.queue.change_visibility(dead.receipt_handle, seconds))
     queue.delete(kept, again)
     queue.count(processed=2, retried=1)
-    assert queue.queue.counts.late == 3
+    assert queue.queue.lease_figures() == LeaseFigures(
+        in_flight=0, received=3, deleted=2, returned=0, late=3, invalid=0
+    )
 
 
 def test_a_lease_is_renewed_and_given_back(shop: StartShop) -> None:

@@ -103,6 +103,7 @@ def check(
     )
     process = process_bounds_of(bounds, container_limit(), processes)
     warnings = app.features.warnings(plan)
+    findings |= app.features.bounds(plan, rate)
     findings |= app.features.outlook(plan.config, time.time() * 1000)
     return CheckReport(plan.file, bounds, process, found, warnings, findings)
 

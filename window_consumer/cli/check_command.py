@@ -41,7 +41,8 @@ _WAIT_S: Final = 30.0
     "--rate",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="Records a second of each worker: work out the size of the tables of once.",
+    help="Records a second of each worker: work out the size of the tables of once, and how long a"
+    " lease may last.",
 )
 @click.option(
     "--connect", is_flag=True, help="Also ask the cluster, and the databases of once and outbox."

@@ -193,4 +193,5 @@ def _call(slice_: Slice, now: float, abandoned: Container[Slice]) -> CallSnapsho
         seconds=max(0.0, now - slice_.started),
         thread=slice_.thread,
         abandoned=slice_ in abandoned,
+        lease_left_s=max(0.0, slice_.lease_until - now) if slice_.lease_until else None,
     )

@@ -79,6 +79,8 @@ class CallSnapshot:
     """The ident of its thread."""
     abandoned: bool = False
     """It was abandoned; its result will be ignored."""
+    lease_left_s: float | None = None
+    """Seconds until the lease ends that the call is; None if it is none."""
 
 
 @frozen

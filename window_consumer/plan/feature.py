@@ -225,6 +225,15 @@ class Feature:
         del plan, timeout_s
         return ()
 
+    def bounds(self, plan: AppPlan, rate: float | None) -> Sequence[CheckFindings] | None:
+        """Return what the configuration implies, for ``check``; None if it has nothing of the kind.
+
+        ``rate`` is how many records/s of each worker are expected. What it returns stands below its
+        name in the JSON.
+        """
+        del plan, rate
+        return None
+
     def outlook(self, config: Config, now_ms: float) -> Sequence[CheckFindings] | None:
         """Return what will happen by itself, for ``check`` and ``delay status``.
 

@@ -163,6 +163,11 @@ class FeatureList:
         """Return the warnings of ``check``."""
         return tuple(warning for each in self.each for warning in each.warnings(plan))
 
+    def bounds(self, plan: AppPlan, rate: float | None) -> dict[str, Sequence[CheckFindings]]:
+        """Return what the configuration implies, by feature."""
+        found = ((each.name, each.bounds(plan, rate)) for each in self.each)
+        return {name: bounds for name, bounds in found if bounds}
+
     def outlook(self, config: Config, now_ms: float) -> dict[str, Sequence[CheckFindings]]:
         """Return what will happen by itself, by feature."""
         found = ((each.name, each.outlook(config, now_ms)) for each in self.each)

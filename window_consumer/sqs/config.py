@@ -174,6 +174,11 @@ def pulls(worker: WorkerConfig) -> bool:
     return worker.section(PullConfig).is_on
 
 
+def queue_name(worker: WorkerConfig) -> str:
+    """Return the name of a worker's queue: clients test whether one of FIFO ends in `.fifo`."""
+    return f"{worker.name}.fifo" if worker.ordering == "key" else worker.name
+
+
 def send_topic(worker: WorkerConfig) -> str | None:
     """Return the topic that a queue's SendMessage writes to; None if nothing says which."""
     given = worker.section(PullConfig).send_to

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -20,7 +20,9 @@ from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.runtime.replica import ReplicaSockets
 from window_consumer.runtime.running import Running
-from window_consumer.sqs.config import ENDPOINT, QUEUE, SqsConfig, pulls, send_topic
+from window_consumer.sqs.bounds import QueueBounds
+from window_consumer.sqs.config import ENDPOINT, QUEUE, SqsConfig, pulls, queue_name, send_topic
+from window_consumer.sqs.metrics import METRICS, CallFigures, LeaseFigures
 from window_consumer.sqs.sending import QueueSender
 from window_consumer.sqs.worker_queue import WorkerQueue
 
@@ -44,6 +46,7 @@ class RunningSqs(RunningFeature):
         self.queues: dict[str, WorkerQueue] = {}
         """By the names of their workers."""
         self.port = 0
+        self._figures = server.EndpointFigures()
 
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
@@ -66,7 +69,8 @@ class RunningSqs(RunningFeature):
                 tls=sqs.tls,
             )
             queues, directory = [*self.queues.values()], Path(plan.file).parent
-            self.port = stack.enter_context(self._server.serving(queues, endpoint, directory))
+            serving = self._server.serving(queues, endpoint, directory, self._figures)
+            self.port = stack.enter_context(serving)
             for queue in queues:
                 queue.url = sqs.url_at(self.port)
             yield
@@ -75,6 +79,18 @@ class RunningSqs(RunningFeature):
         """Return what counts the assignments of a queue's worker."""
         queue = self.queues.get(worker.plan.name)
         return None if queue is None else queue.assignments
+
+    def figures(self) -> CallFigures:
+        """Return what has been counted at the endpoint."""
+        seen = self._figures
+        return CallFigures(
+            seen.requests, seen.refused, seen.refused_signatures, seen.failed, seen.waiting
+        )
+
+    def figures_of(self, worker: str) -> LeaseFigures | None:
+        """Return what has happened to the leases of a queue."""
+        queue = self.queues.get(worker)
+        return None if queue is None else queue.lease_figures()
 
     def attach(self, running: Running) -> None:
         """Let the queues use the workers."""
@@ -88,6 +104,7 @@ class SqsFeature(Feature):
     name = "sqs"
     section = ENDPOINT
     worker_section = QUEUE
+    metrics = METRICS
 
     def handlers(self, config: Config) -> Mapping[str, HandlerSpec]:
         """Return a handler for each queue, which clients take the place of."""
@@ -96,6 +113,12 @@ class SqsFeature(Feature):
             for name, worker in config.workers.items()
             if pulls(worker)
         }
+
+    def bounds(self, plan: AppPlan, rate: float | None) -> Sequence[QueueBounds]:
+        """Return how long leases may last, and who waits for them then."""
+        url = plan.config.section(SqsConfig).url
+        queues = [each for each in plan.workers if pulls(each.config)]
+        return [QueueBounds.of(each, queue_name(each.config), url, rate) for each in queues]
 
     def rights(self, config: Config) -> Iterator[AclRule]:
         """Yield WRITE on the topics that clients send to."""

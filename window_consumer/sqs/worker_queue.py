@@ -9,7 +9,7 @@ from functools import partial
 from time import time_ns
 from typing import Final
 
-from attrs import define, field
+from attrs import astuple, define, field
 
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.copy_headers import Hop
@@ -20,7 +20,8 @@ from window_consumer.plan.app_plan import PlannedWorker
 from window_consumer.runtime.pools.leases import Lease, Leases
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import Worker
-from window_consumer.sqs.config import PullConfig
+from window_consumer.sqs.config import PullConfig, queue_name
+from window_consumer.sqs.metrics import LeaseFigures
 from window_consumer.sqs.queue import (
     InvalidReceiptError,
     NotInFlightError,
@@ -88,7 +89,7 @@ class WorkerQueue:
     @property
     def name(self) -> str:
         """The worker's name, with `.fifo` after it if the worker is ordered by key."""
-        return f"{self.worker.name}.fifo" if self.fifo else self.worker.name
+        return queue_name(self.worker.config)
 
     @property
     def visibility_timeout_s(self) -> float:
@@ -158,6 +159,11 @@ class WorkerQueue:
         ask = partial(worker.snapshot, _FIGURES_S, cells=False)
         snapshot = await loop.run_in_executor(self.executor, ask)
         return figures_of(snapshot.windows, leases.in_flight)
+
+    def lease_figures(self) -> LeaseFigures:
+        """Return what has happened to its leases. Any thread may ask."""
+        leases, counts = self._leases(), self.counts
+        return LeaseFigures(0 if leases is None else leases.in_flight, *astuple(counts))
 
     # ---- inside
 

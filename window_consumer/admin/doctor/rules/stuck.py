@@ -249,6 +249,7 @@ def hovering(seen: WorkerEvidence) -> Iterator[LikelyCause]:
                 "offset": None if longest is None else longest.offset,
                 "attempt": None if longest is None else longest.attempt,
                 "running_s": None if longest is None else longest.seconds,
+                "lease_left_s": None if longest is None else longest.lease_left_s,
                 "usual_call_s": usual_s,
             },
             partition.name,
@@ -260,6 +261,12 @@ def hovering(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 def _what_holds(
     seen: WorkerEvidence, partition: PartitionSnapshot, call: CallSnapshot | None
 ) -> str:
+    if call is not None and call.lease_left_s is not None:
+        return (
+            f"a client has leased offset {call.offset} for {call.seconds:.0f} s (attempt"
+            f" {call.attempt}); the lease ends in {call.lease_left_s:.0f} s unless it is renewed;"
+            " shorten visibility_timeout, or let the client delete the record or give it back"
+        )
     if call is not None:
         stack = seen.last.stack_of(call)
         where = f"; it is at {_last_place(stack)}" if stack else ""
