@@ -198,6 +198,33 @@ def test_leases_that_are_held_at_a_stop_end_and_their_records_come_again(shop: S
     assert sorted(values(again.receive_all(2))) == [b"1", b"2"]
 
 
+def test_a_stop_waits_for_the_answers_of_clients(shop: StartShop) -> None:
+    queue = shop(2, stop_timeout="10m")
+    first, second = queue.receive_all(2)
+    queue.running.stop()
+    queue.delete(first)
+    assert not queue.running.wait(0.5)
+    assert not queue.receive(wait_s=0)
+    queue.delete(second)
+    assert queue.running.wait(WAIT_S)
+    queue.count(processed=2)
+    (worker,) = queue.running.workers
+    assert worker.loop.unfinished == 0
+
+
+def test_a_record_whose_lease_ends_keeps_its_place_in_a_fifo_queue(shop: StartShop) -> None:
+    fifo = shop(0, ordering="key", retry={"attempts": 1})
+    for number in range(2):
+        fifo.run(fifo.queue.send(b"%d" % number, key=b"a", headers=()))
+    for attempt in (1, 2, 3):  # on_failure is block: it stays in front, however often it lapses
+        message = fifo.one(lease_s=0.0)
+        assert (message.value, message.attempt) == (b"0", attempt)
+    message = fifo.one()
+    assert (message.value, message.attempt) == (b"0", 4)
+    fifo.delete(message)
+    assert fifo.one().value == b"1"
+
+
 def test_a_record_is_sent_with_its_key_its_headers_and_its_id(shop: StartShop) -> None:
     queue = shop(0)
     sent = queue.run(
