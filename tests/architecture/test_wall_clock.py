@@ -33,6 +33,7 @@ MAY_READ_IT = {
     "trace/commands/index.py": {"fromtimestamp"},
     "trace/commands/show.py": {"fromtimestamp"},
     "trace/commands/search.py": {"time"},
+    "trace/page.py": {"time_ns"},
     "trace/spark/search.py": {"fromtimestamp"},
     "dlq/commands/report.py": {"time"},
     "dlq/report/formatting.py": {"fromtimestamp"},

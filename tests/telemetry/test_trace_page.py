@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.admin.admin import TOKEN, asking
@@ -17,6 +18,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.journey_view import JourneyPages
 from window_consumer.trace.page import Trace, TracePages
+from window_consumer.trace.query import TraceQuery
 
 EVIL = "<img src=x onerror='window.ran = 1'>"
 
@@ -33,8 +35,8 @@ class MadeUpTrace:
             raise UsageError("the password of the store is wrong")
         return {"passages": [], "notes": [EVIL]}
 
-    def records_of(self, key: str) -> dict[str, Any]:
-        self.asked.append(f"key {key}")
+    def search(self, question: TraceQuery) -> dict[str, Any]:
+        self.asked.append(f"key {question.key}")
         return {"records": [], "notes": []}
 
 
@@ -89,6 +91,52 @@ def test_ids_with_slashes_and_signs_are_asked_for_as_they_are() -> None:
     assert trace.asked == ["orders/0/17", "orders/0/17", "a ?b", "key a&b"]
 
 
+def test_a_question_is_read_as_the_command_reads_its_options() -> None:
+    given = {"key": "k", "at": "orders/0/17", "tag": "eu", "group": "", "step": "failed"}
+    found = TraceQuery.of_texts({**given, "since": "2h", "to": "2026-01-31T12:00"}, 7_300_000_000)
+    assert found == TraceQuery(
+        key="k",
+        topic="orders",
+        partition=0,
+        offset=17,
+        tag="eu",
+        step="failed",
+        since_us=100_000_000,
+        until_us=1_769_860_800_000_000,
+    )
+    assert TraceQuery.of_texts({"at": "orders"}, 0) == TraceQuery(topic="orders")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("at=orders/0/", "step=fialed", "since=2", "from=soon", "since=2h&from=2026-01-31"),
+        *("from=2026-01-31&to=2026-01-31", "stpe=failed", "tag=", f"tag={'x' * 1001}", ""),
+    ],
+)
+def test_a_mistake_in_a_question_is_refused_before_the_table_is_asked(query: str) -> None:
+    trace = MadeUpTrace()
+    with asking(pages=page_of(trace)) as ask:
+        answer = ask(f"/api/trace?{query}")
+    assert (answer.status, bool(answer.json["error"]), trace.asked) == (400, True, [])
+
+
+def test_records_are_found_by_tag_status_time_and_place(tmp_path: Path) -> None:
+    spent = event("failed", 70, "g.orders.retry.now", 2, attempt=4, status="RETRIES_EXHAUSTED")
+    names: Any = {"record_id": "id-2", "root_id": "id-2", "tags": "eu,vip"}
+    answers = pages(tmp_path, [*story(), spent, event("received", 1, event_id="t", **names)])
+
+    def found(**texts: str) -> list[tuple[str, str]]:
+        records = answers.search(TraceQuery.of_texts(texts, 0))["records"]
+        return [(each["record"], each["step"]) for each in records]
+
+    assert found(tag="vip") == [("id-2", "received")]
+    assert found(tag="vi") == []
+    assert found(status="RETRIES_EXHAUSTED", step="failed") == [("orders/0/17", "failed")]
+    assert {name for name, _ in found(at="orders")} == {"orders/0/17", "id-2"}
+    assert found(to="1970-01-02") == []
+
+
 def test_trouble_is_reported_in_the_log_and_not_to_whoever_looks() -> None:
     with asking(pages=page_of(MadeUpTrace())) as ask:
         answer = ask("/api/trace/trouble")
@@ -139,6 +187,16 @@ def test_the_page_shows_the_way_of_a_record_and_runs_nothing_of_it(
         expect(way.locator(".skew")).not_to_have_count(0)
         expect(way.locator(".error")).to_contain_text(EVIL)
         golden(page.locator(".note").inner_text().partition(": topic")[0])
+        page.set_viewport_size({"width": 320, "height": 640})
+        page.get_by_text("Search by topic, time, tag").press("Enter")
+        page.get_by_label("Topic or place").fill("orders/0")
+        page.get_by_label("Step", exact=True).select_option("received")
+        page.keyboard.press("Tab")
+        page.get_by_role("button", name="Search", exact=True).press("Enter")
+        expect(page).to_have_url(f"http://127.0.0.1:{ask.port}/trace?at=orders%2F0&step=received")
+        expect(page.locator(".found a")).to_have_text(["orders/0/17"])
+        expect(page.get_by_label("Topic or place")).to_have_value("orders/0")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320
         page.goto(f"http://127.0.0.1:{ask.port}/trace?key=k")
         expect(page.locator(".found a")).to_have_text(["orders/0/17"])
         page.locator(".found a").click()

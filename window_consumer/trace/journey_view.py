@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from attrs import evolve
+
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.plan import PipelinePlan
@@ -16,7 +18,7 @@ from window_consumer.trace.lookup import Journeys, TraceAnswer
 from window_consumer.trace.query import TraceQuery
 
 MOST_FOUND: Final = 2_000
-"""The most steps of a key to search; the page lists their records."""
+"""The most steps to search; the page lists their records."""
 
 
 class JourneyPages:
@@ -39,28 +41,22 @@ class JourneyPages:
         """Return a record's journey: ``passages`` (empty if it is unknown) and ``notes``."""
         return self._masked(lambda journeys: self._as_json(journeys.of(record)))
 
-    def records_of(self, key: str) -> dict[str, Any]:
-        """Return ``records`` with a key, the latest first, and ``notes``."""
+    def search(self, question: TraceQuery) -> dict[str, Any]:
+        """Return ``records`` with steps that fit, the latest first, and ``notes``.
+
+        The key of the question is as the producer wrote it.
+        """
 
         def find(journeys: Journeys) -> dict[str, Any]:
-            answer = journeys.find(TraceQuery(key=journeys.key(key)), MOST_FOUND)
+            key = None if question.key is None else journeys.key(question.key)
+            answer = journeys.find(evolve(question, key=key), MOST_FOUND)
             latest: dict[str, TraceEvent] = {}
             for event in answer.events:
                 if event.record_id is not None:
                     latest.pop(event.record_id, None)
                     latest[event.record_id] = event
-            return {
-                "records": [
-                    {
-                        "record": name,
-                        "time_us": last.time_us,
-                        "step": last.step,
-                        "topic": last.topic,
-                    }
-                    for name, last in reversed(latest.items())
-                ],
-                "notes": list(answer.notes),
-            }
+            records = [_found(name, last) for name, last in reversed(latest.items())]
+            return {"records": records, "notes": list(answer.notes)}
 
         return self._masked(find)
 
@@ -98,6 +94,21 @@ class JourneyPages:
             "sent": [_stop(stop) for stop in passage.sent],
             "ways": [_way(way) for way in passage.ways],
         }
+
+
+def _found(record: str, last: TraceEvent) -> dict[str, Any]:
+    """Return a record with the latest of its steps that fit."""
+    return {
+        "record": record,
+        "time_us": last.time_us,
+        "step": last.step,
+        "status": last.status,
+        "topic": last.topic,
+        "group": last.group,
+        "tags": last.tags,
+        "error": last.error_class,
+        "fingerprint": last.error_fingerprint,
+    }
 
 
 def _way(way: JourneyBranch) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
+from time import time_ns
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
@@ -17,9 +18,12 @@ from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.feature import PageLink
 from window_consumer.runtime.log import own_logger
+from window_consumer.trace.query import TraceQuery
 
 _LONGEST: Final = 1_000
-"""The longest id or key, in characters."""
+"""The longest id, key or other text, in characters."""
+
+_NO_QUESTION: Final = f"a search has at least one text, and none of more than {_LONGEST} characters"
 
 _NOT_HERE: Final = (
     "no journeys are shown here: admin: {pipeline: pipeline.yaml} in the configuration says where"
@@ -38,8 +42,8 @@ class Trace(Protocol):
     def journey(self, record: str) -> dict[str, Any]:
         """Return a record's journey as plain values."""
 
-    def records_of(self, key: str) -> dict[str, Any]:
-        """Return the records with a key as plain values."""
+    def search(self, question: TraceQuery) -> dict[str, Any]:
+        """Return the records with steps that fit as plain values; its key is a plain one."""
 
 
 class TracePages:
@@ -82,18 +86,24 @@ class TracePages:
 
     async def _journey(self, request: Request) -> Response:
         record = request.path_params["record"]
-        return await self._answer(record, lambda trace: trace.journey(record))
+        if not 0 < len(record) <= _LONGEST:
+            return error(HTTPStatus.BAD_REQUEST, f"an id has 1 to {_LONGEST} characters")
+        return await self._answer(lambda trace: trace.journey(record))
 
     async def _search(self, request: Request) -> Response:
-        key = request.query_params.get("key", "")
-        return await self._answer(key, lambda trace: trace.records_of(key))
+        given = dict(request.query_params)
+        if any(len(text) > _LONGEST for text in given.values()) or not any(given.values()):
+            return error(HTTPStatus.BAD_REQUEST, _NO_QUESTION)
+        try:
+            question = TraceQuery.of_texts(given, time_ns() // 1000)
+        except ValueError as problem:
+            return error(HTTPStatus.BAD_REQUEST, str(problem))
+        return await self._answer(lambda trace: trace.search(question))
 
-    async def _answer(self, asked: str, ask: Callable[[Trace], dict[str, Any]]) -> Response:
+    async def _answer(self, ask: Callable[[Trace], dict[str, Any]]) -> Response:
         trace = self._trace
         if trace is None:
             return error(HTTPStatus.NOT_FOUND, _NOT_HERE)
-        if not 0 < len(asked) <= _LONGEST:
-            return error(HTTPStatus.BAD_REQUEST, f"an id or a key has 1 to {_LONGEST} characters")
         try:
             async with self._turn:
                 return Json(await asyncio.to_thread(ask, trace))

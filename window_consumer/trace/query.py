@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Self
 
 from attrs import fields, frozen
 
-from window_consumer.trace.event import TraceEvent
+from window_consumer.config.units import UnitError, parse_duration
+from window_consumer.model.conditions.values import moment_ms
+from window_consumer.trace.event import Step, TraceEvent
 
 
 @frozen(kw_only=True)
@@ -32,6 +36,34 @@ class TraceQuery:
     """A fingerprint."""
     cluster: str | None = None
     """The `bootstrap.servers` of the cluster, as the events' writers have it."""
+
+    @classmethod
+    def of_texts(cls, texts: Mapping[str, str], now_us: int) -> Self:
+        """Read what a person has given on the page; empty texts do not count.
+
+        The names are those of the options of ``trace search``; the key is not in the trace's form
+        yet. Raises ValueError with what is wrong.
+        """
+        given = {name: text for name, text in texts.items() if text}
+        unknown = given.keys() - _NAMES
+        if unknown:
+            raise ValueError(
+                f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(_NAMES)}"
+            )
+        asked: dict[str, Any] = {name: given[name] for name in _TEXTS if name in given}
+        if "step" in asked and asked["step"] not in set(Step):
+            raise ValueError(f"step is one of {', '.join(Step)}")
+        asked |= place_in(given["at"]) if "at" in given else {}
+        if "since" in given:
+            if "from" in given:
+                raise ValueError("since and from are two beginnings: leave one out")
+            asked["since_us"] = now_us - _duration_us(given["since"])
+        for name, field in (("from", "since_us"), ("to", "until_us")):
+            if name in given:
+                asked[field] = _time_us(name, given[name])
+        if asked.get("until_us", 1 << 62) <= asked.get("since_us", 0):
+            raise ValueError("to has to lie after the beginning: no step fits")
+        return cls(**asked)
 
     def conditions(self) -> tuple[str, list[Any]]:
         """Return the conditions as SQL, with its parameters."""
@@ -59,6 +91,40 @@ class TraceQuery:
             getattr(self, name) is None or getattr(self, name) == getattr(event, field)
             for name, field in _EQUAL.items()
         )
+
+
+_PLACE: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(/(?P<partition>\d+)(/(?P<offset>\d+))?)?")
+_TEXTS: Final = ("key", "tag", "group", "step", "status", "error", "cluster")
+_NAMES: Final = (*_TEXTS, "at", "since", "from", "to")
+
+
+def place_in(text: str) -> dict[str, Any]:
+    """Return topic, partition and offset in a text such as orders, orders/0 or orders/0/17.
+
+    Raises ValueError.
+    """
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text}: write orders, orders/0 or orders/0/17")
+    return {
+        name: value if name == "topic" else int(value)
+        for name, value in match.groupdict().items()
+        if value is not None
+    }
+
+
+def _duration_us(text: str) -> int:
+    try:
+        return round(parse_duration(text) * 1e6)
+    except UnitError as error:
+        raise ValueError(f"since: {text!r} {error}") from None
+
+
+def _time_us(name: str, text: str) -> int:
+    moment = moment_ms(text)
+    if moment is None:
+        raise ValueError(f"{name}: {text!r} is not a time: write it as 2026-01-31T12:00 (UTC)")
+    return moment * 1000
 
 
 _CONDITIONS: Final = {

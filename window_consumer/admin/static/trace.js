@@ -75,18 +75,19 @@ async function showJourney(record) {
   main.replaceChildren(...notesOf(answer), summary, ...answer.passages.map(passage));
 }
 
-async function showRecords(key) {
-  const answer = await ask(`api/trace?key=${encodeURIComponent(key)}`);
+async function showRecords(asked) {
+  const answer = await ask(`api/trace?${asked}`);
   if (!answer.records.length) {
-    main.replaceChildren(...notesOf(answer), make("p", { cls: "empty", text: `No records with the key ${key} found.` }));
+    main.replaceChildren(...notesOf(answer), make("p", { cls: "empty", text: `No records with ${[...asked].map((pair) => pair.join(" ")).join(", ")} found.` }));
     return;
   }
-  const head = make("tr", {}, ...["last step (UTC)", "record", "step", "where"].map((text) => make("th", { text, scope: "col" })));
+  const head = make("tr", {}, ...["last step (UTC)", "record", "step", "group", "where", "error"].map((text) => make("th", { text, scope: "col" })));
   const rows = answer.records.map((each) => make("tr", {},
     make("td", { cls: "number", text: moment(each.time_us) }),
     make("td", {}, make("a", { href: `trace?record=${encodeURIComponent(each.record)}`, text: each.record })),
-    make("td", { text: each.step }), make("td", { text: each.topic })));
-  main.replaceChildren(...notesOf(answer), make("table", { cls: "found" }, make("thead", {}, head), make("tbody", {}, ...rows)));
+    make("td", { text: each.status === "ok" ? each.step : `${each.step}, ${each.status}` }), make("td", { text: each.group ?? "" }), make("td", { text: each.topic }),
+    make("td", { cls: "error", text: [each.error, each.fingerprint].filter(Boolean).join(" ") })));
+  main.replaceChildren(...notesOf(answer), make("table", { cls: "found stack" }, make("thead", {}, head), make("tbody", {}, ...rows)));
 }
 
 function choose(name) {
@@ -97,12 +98,20 @@ function choose(name) {
 
 navigate("trace");
 kind.addEventListener("change", () => choose(kind.value));
-const given = new URLSearchParams(location.search);
-for (const [name, show] of [["record", showJourney], ["key", showRecords]]) {
-  const value = given.get(name);
-  if (!value) continue;
-  choose(name);
-  asked.value = value;
+const fields = document.getElementById("fields");
+fields.elements.step.append(...Object.keys(KINDS).map((text) => make("option", { text, value: text })));
+fields.addEventListener("submit", () => { for (const each of fields.elements) each.disabled = !each.value; });
+const given = new URLSearchParams([...new URLSearchParams(location.search)].filter(([, value]) => value));
+const record = given.get("record");
+if (record || given.size) {
   tell("Searching …");
-  show(value).catch((error) => tell(error.message));
+  if (record) asked.value = record;
+  else if (given.size === 1 && given.has("key")) {
+    choose("key");
+    asked.value = given.get("key");
+  } else {
+    document.getElementById("more").open = true;
+    for (const [name, value] of given) if (fields.elements[name]) fields.elements[name].value = value;
+  }
+  (record ? showJourney(record) : showRecords(given)).catch((error) => tell(error.message));
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,7 @@ from window_consumer.trace.commands.index import (
     print_notes,
 )
 from window_consumer.trace.event import Step
-from window_consumer.trace.query import TraceQuery
-
-_PLACE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(/(?P<partition>\d+)(/(?P<offset>\d+))?)?")
+from window_consumer.trace.query import TraceQuery, place_in
 
 
 @click.command("search")
@@ -92,16 +89,10 @@ def search_command(  # noqa: PLR0913 - an argument for each option
     if from_us is not None and to_us is not None and to_us <= from_us:
         begin = "--from" if since is None else "--since"
         raise click.UsageError(f"--to has to lie after {begin}: no step fits")
-    place: dict[str, Any] = {}
-    if at is not None:
-        match = _PLACE.fullmatch(at)
-        if match is None:
-            raise click.UsageError(f"--at {at}: write orders, orders/0 or orders/0/17")
-        place = {
-            name: value if name == "topic" else int(value)
-            for name, value in match.groupdict().items()
-            if value is not None
-        }
+    try:
+        place = {} if at is None else place_in(at)
+    except ValueError as error:
+        raise click.UsageError(f"--at {error}") from error
     journeys = open_journeys(plan, indexed_only=indexed_only)
     asked = TraceQuery(
         key=None if key is None else journeys.key(key),
