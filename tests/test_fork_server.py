@@ -13,7 +13,7 @@ import pytest
 
 from tests import fork_server
 from tests.commands import Commands
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 
 APPLICATION = """
 import gc, json, os, sys, threading

@@ -10,7 +10,7 @@ from functools import partial
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 
 DEADLINE_S = 60.0
 

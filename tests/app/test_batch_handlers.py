@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.golden_texts import Golden
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import App, PartialFailure, Record, UsageError
 from window_consumer.kafka.embedded import EmbeddedBroker
 

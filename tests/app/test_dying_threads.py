@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from window_consumer import App, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import RunError
@@ -46,13 +45,11 @@ def kill(thread: threading.Thread) -> None:
 
 
 def thread_of(role: str) -> threading.Thread:
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        for thread in threading.enumerate():
-            if thread.name == role:
-                return thread
-        time.sleep(0.01)
-    raise AssertionError([each.name for each in threading.enumerate()])
+    def found() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each.name == role]
+
+    wait_until(found, why=role)
+    return found()[0]
 
 
 @pytest.mark.parametrize(
@@ -101,10 +98,3 @@ def config_for(broker: EmbeddedBroker, directory: Path) -> Path:
     settings = "".join(f"  {name}: {value}\n" for name, value in broker.client_settings().items())
     file.write_text(f"kafka:\n{settings}workers:\n  charge: {{}}\n", "utf-8")
     return file
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -114,7 +114,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import App, Produce, Producer, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
 

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 import window_consumer
 from tests.golden_texts import Golden
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import App, ConfigError, Record
 from window_consumer.app.limits import bounds_of
 from window_consumer.engine.guards.stuck_calls import Ending, Stalled

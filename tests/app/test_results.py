@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until
 from window_consumer import App, Produce, Record
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.runtime.running import Running
@@ -59,13 +59,6 @@ def shop(embedded: EmbeddedBroker, tmp_path: Path) -> Shop:
     return Shop(embedded, tmp_path)
 
 
-def until(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_what_handlers_return_is_produced_with_all_its_parts(shop: Shop) -> None:
     shop.behave = lambda order: [
         Produce("invoices", order.key, "a", headers={"of": order.value}, partition=1),
@@ -73,7 +66,7 @@ def test_what_handlers_return_is_produced_with_all_its_parts(shop: Shop) -> None
     ]
     shop.broker.fill("orders", [NewRecord(b"7", b"k")])
     with shop.start() as running:
-        until(lambda: running.counters["charge"].processed)
+        wait_until(lambda: running.counters["charge"].processed)
         assert running.counters["charge"].produced == 2
     found = {m.value(): m for m in shop.broker.read_all("invoices")}
     first, second = found[b"a"], found[b"b"]
@@ -87,7 +80,7 @@ def test_coroutines_return_results_as_functions_do(shop: Shop) -> None:
     shop.behave = lambda order: Produce("invoices", order.key, order.value)
     shop.broker.fill("orders", [NewRecord(b"%d" % number, b"k") for number in range(10)])
     with shop.start(ordering="key", retry={"on_failure": "overtake"}) as running:
-        until(lambda: running.counters["charge"].processed == 10)
+        wait_until(lambda: running.counters["charge"].processed == 10)
     found = [int(m.value()) for m in shop.broker.read_all("invoices")]
     assert found == list(range(10))
 
@@ -98,7 +91,7 @@ def test_results_of_a_key_have_the_order_of_their_inputs(shop: Shop, ordering: s
     shop.behave = lambda order: Produce("invoices", order.key, order.value)
     shop.broker.fill("orders", [NewRecord(b"%d" % n, key) for n in range(rounds) for key in keys])
     with shop.start(ordering=ordering, retry={"on_failure": "overtake"}) as running:
-        until(lambda: running.counters["charge"].processed == len(keys) * rounds)
+        wait_until(lambda: running.counters["charge"].processed == len(keys) * rounds)
     by_key: dict[bytes, list[int]] = {}
     for message in shop.broker.read_all("invoices"):
         by_key.setdefault(message.key(), []).append(int(message.value()))
@@ -111,7 +104,7 @@ def test_a_result_for_a_topic_that_is_not_there_fails_its_record_and_makes_no_to
     shop.behave = lambda _: Produce("invoicse", "k", "v")
     shop.broker.fill("orders", [NewRecord(b"7", b"k")])
     with shop.start(retry={"attempts": 2, "backoff": "10ms..10ms"}) as running:
-        until(lambda: running.counters["charge"].dead_lettered)
+        wait_until(lambda: running.counters["charge"].dead_lettered)
     assert len(shop.calls) == 2
     (letter,) = shop.broker.read_all("shop.orders.dlq")
     headers = dict(letter.headers())

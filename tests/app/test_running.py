@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.commands import DEADLINE_S
+from tests.waiting import wait_until
 from window_consumer import App, Record
 from window_consumer.app.embedding import THREAD
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -46,15 +46,8 @@ def shop(tmp_path: Path, embedded: EmbeddedBroker) -> Shop:
     return Shop(tmp_path, embedded.bootstrap)
 
 
-def wait_for(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 async def until(what: Callable[[], object]) -> None:
-    await asyncio.to_thread(wait_for, what)
+    await asyncio.to_thread(wait_until, what)
 
 
 async def embedding_has_ended() -> None:

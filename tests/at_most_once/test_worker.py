@@ -13,8 +13,8 @@ import yaml
 
 from tests.at_most_once import in_children
 from tests.commands import kafka_of
-from tests.integration.members import wait_until
 from tests.logged import lines_of
+from tests.waiting import wait_until
 from window_consumer import App, Record, RetryLater
 from window_consumer.engine.counters import Counters
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
@@ -121,7 +121,7 @@ def test_children_call_once_even_if_they_die(
 def test_a_stop_runs_what_is_committed_and_another_run_calls_the_rest(shop: Shop) -> None:
     def call(record: Record) -> None:
         shop.record_call(record)
-        time.sleep(0.02)
+        time.sleep(0.02)  # so that the stop comes while records are left
 
     shop.app.handler(name="charge")(call)
     first = shop.run(10, concurrency=3)

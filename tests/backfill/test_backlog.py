@@ -15,10 +15,10 @@ from confluent_kafka import Producer
 from tests.backfill.plans import configuration
 from tests.backfill.shop import app
 from tests.golden_texts import Golden
-from tests.integration.members import wait_until
 from tests.logged import events_in
 from tests.raw_records import write_raw
 from tests.reading import reader_of
+from tests.waiting import wait_until
 from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.model.log_events import LogEvent

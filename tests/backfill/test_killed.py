@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from tests.commands import Command, Commands
-from tests.integration.members import wait_until
 from tests.pipeline.conftest import QUICK
+from tests.waiting import wait_until
 from window_consumer.testing.real_kafka import RealKafka
 
 RECORDS, CHUNK = 800, 200

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.golden_texts import Golden
-from tests.integration.members import wait_until
 from tests.pipeline.gates import DEADLINE_S, held_up
+from tests.waiting import wait_until
 from window_consumer.model.errors import RunError
 from window_consumer.model.offset_ranges import Span
 

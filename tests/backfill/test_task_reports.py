@@ -14,7 +14,7 @@ from attrs import asdict, evolve
 
 from tests.backfill.plans import arrow, worker_plan
 from tests.golden_texts import Golden
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
 from window_consumer.spark.backfill.task import BackfillTask
 from window_consumer.spark.backfill.task_reports import Mailbox, Reporter, TaskReport

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests import topics
 from tests.commands import kafka_of
 from tests.integration.access import Access
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import App, Record, Running
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.testing.real_kafka import RealKafka

@@ -123,7 +123,7 @@ def test_what_fills_the_windows_is_released_or_held_as_a_person_says(start: Any)
     worker.run.wait_for_event(LogEvent.ADMIN_BREAKER_DECIDED, **asked, wanted="hold")
     left = len(worker.embedded.read_all(DLQ))
     assert left >= before + held
-    sleep(1.0)
+    sleep(1.0)  # records that leave all the same have the time to
     assert len(worker.embedded.read_all(DLQ)) == left
     worker.down.unlink()
     until = monotonic() + WITHIN_S

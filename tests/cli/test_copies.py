@@ -8,8 +8,9 @@ import signal
 
 import pytest
 
-from tests.cli.test_processes import is_alive, wait_until
+from tests.cli.test_processes import is_alive
 from tests.commands import Command, Commands, kafka_of
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 

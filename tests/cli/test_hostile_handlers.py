@@ -8,7 +8,7 @@ import pytest
 from attrs import frozen
 
 from tests.commands import DEADLINE_S, Commands, Ended, kafka_of
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model import headers as names

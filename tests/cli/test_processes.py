@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from threading import Event
-from time import perf_counter
 from typing import Any
 
 import pytest
 
 from tests import reading
-from tests.commands import DEADLINE_S, Command, Commands, kafka_of
+from tests.commands import Command, Commands, kafka_of
 from tests.golden_texts import Golden
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 
@@ -93,13 +91,6 @@ def pids_of(command: Command, what: str = "entered") -> list[int]:
 
 def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline, pause = perf_counter() + DEADLINE_S, Event()
-    while not condition():
-        assert perf_counter() < deadline
-        pause.wait(0.01)
 
 
 def test_records_that_kill_or_hang_leave_and_the_others_are_done(

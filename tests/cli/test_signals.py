@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.cli.test_health import address_of
 from tests.commands import DEADLINE_S, Command, Commands, Ended, kafka_of
-from tests.integration.members import wait_until
 from tests.telemetry.asking import asked
+from tests.waiting import wait_until
 from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from attrs import define, evolve, frozen
 
 from tests.database.once_shop import OnceShop
 from tests.kernel import client_log
+from tests.waiting import wait_until
 from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay, RelayRules
 from window_consumer.database.outbox.sender import KafkaOutboxSender, OutboxSender
@@ -53,6 +53,13 @@ class OutboxBench:
     def rows(self) -> list[Any]:
         with self.engine.connect() as connection:
             return list(connection.execute(self.table.select().order_by(self.table.c.seq)))
+
+    def waits_for_a_lock(self) -> bool:
+        """Tell whether a transaction waits for another one; PostgreSQL only."""
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        with self.engine.connect() as connection:
+            found = connection.exec_driver_sql(f"{waiting} AND datname = current_database()")
+            return bool(found.scalar())
 
     def database(self, **config: Any) -> OutboxDatabase:
         """Return the relay's side of it."""
@@ -140,14 +147,6 @@ def relaying(
         assert not thread.is_alive()
 
 
-def eventually(holds: Callable[[], object], what: str = "") -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"it did not come: {what}"
-        time.sleep(0.01)
-
-
 def arrived(broker: EmbeddedBroker, topic: str, count: int) -> list[Message]:
     """Wait until a topic has so many records, and return them."""
     found: list[Message] = []
@@ -158,7 +157,7 @@ def arrived(broker: EmbeddedBroker, topic: str, count: int) -> list[Message]:
             found[:] = broker.read_all(topic)
         return len(found) >= count
 
-    eventually(is_there, f"{count} in {topic}")
+    wait_until(is_there, why=f"{count} in {topic}")
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,6 @@ from window_consumer.database import Once, Outbox
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 
 DEADLINE_S = 60.0
-
-
-def until(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class OnceShop:

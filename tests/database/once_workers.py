@@ -24,7 +24,8 @@ from attrs import frozen
 from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from tests.database.once_shop import DEADLINE_S, until
+from tests.database.once_shop import DEADLINE_S
+from tests.waiting import wait_until
 from window_consumer import App, PartialFailure, Produce, Record, Running
 from window_consumer.database import Once, Outbox
 
@@ -118,7 +119,7 @@ class Calls:
     def end(self, orders: Sequence[Record]) -> list[Produce]:
         go = self.journal.with_name("go")
         if any("waits" in order.text().split() for order in orders):
-            until(go.exists)
+            wait_until(go.exists)
         self.fail([order for order in orders if _is_hit(order, "fails") or _stumbles(order, go)])
         if any(_is_hit(order, "dies") for order in orders):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -216,7 +217,7 @@ class OnceBench:
         )
         try:
             consumer.subscribe([self.topic])
-            until(lambda: consumer.poll(0.05) or len(consumer.assignment()) == partitions)
+            wait_until(lambda: consumer.poll(0.05) or len(consumer.assignment()) == partitions)
             start = [TopicPartition(self.topic, number, 0) for number in range(partitions)]
             consumer.commit(offsets=start, asynchronous=False)
         finally:

@@ -13,15 +13,8 @@ import pytest
 import sqlalchemy as sa
 from attrs import define, field
 
-from tests.database.conftest import (
-    AnsweredRows,
-    OutboxBench,
-    arrived,
-    bench_at,
-    eventually,
-    header,
-    relaying,
-)
+from tests.database.conftest import AnsweredRows, OutboxBench, arrived, bench_at, header, relaying
+from tests.waiting import wait_until
 from window_consumer.database.dialects.dialect import ReadOnlyDatabaseError
 from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import OutboxRelay
@@ -71,20 +64,20 @@ def test_a_database_that_comes_late_and_goes_away_is_waited_for(
         with bench_at(url) as bench:
             postgres.kill()
             with relaying(bench, broker.bootstrap) as relay:
-                eventually(lambda: relay.trouble is not None)
+                wait_until(lambda: relay.trouble is not None)
                 postgres.restart()
                 bench.engine.dispose()
                 bench.add(TOPIC, b"1", b"first")
                 arrived(broker, TOPIC, 1)
-                eventually(lambda: bench.count() == 0)
-                eventually(lambda: relay.trouble is None)
+                wait_until(lambda: bench.count() == 0)
+                wait_until(lambda: relay.trouble is None)
                 postgres.kill()
-                eventually(lambda: relay.trouble is not None)
+                wait_until(lambda: relay.trouble is not None)
                 postgres.restart()
                 bench.engine.dispose()
                 bench.add(TOPIC, b"1", b"second")
                 arrived(broker, TOPIC, 2)
-                eventually(lambda: bench.count() == 0)
+                wait_until(lambda: bench.count() == 0)
     # A mark that the crash has taken back is a row that comes twice, with the same id.
     messages = {header(each, "wc-id"): each.value() for each in broker.read_all(TOPIC)}
     assert list(messages.values()) == [b"first", b"second"]
@@ -99,7 +92,7 @@ def test_rows_whose_connection_is_killed_after_the_ack_are_marked_and_not_sent_a
         assert sender.entered.wait(30)
         kill_others(in_postgres)
         sender.gate.set()
-        eventually(lambda: in_postgres.count() == 0)
+        wait_until(lambda: in_postgres.count() == 0)
     assert sender.taken == [b"once"]
 
 
@@ -128,7 +121,7 @@ def test_nothing_is_sent_from_a_read_only_database(
         database.check()
     database.engine.dispose()
     with relaying(in_postgres, broker.bootstrap) as relay:
-        eventually(lambda: relay.trouble is not None)
+        wait_until(lambda: relay.trouble is not None)
         assert len(broker.read_all(TOPIC)) == 0
         with in_postgres.engine.connect() as connection:
             connection.exec_driver_sql("SET default_transaction_read_only = off")
@@ -137,7 +130,7 @@ def test_nothing_is_sent_from_a_read_only_database(
             )
             connection.commit()
         arrived(broker, TOPIC, 1)
-        eventually(lambda: relay.trouble is None)
+        wait_until(lambda: relay.trouble is None)
 
 
 def test_a_database_that_becomes_read_only_under_way_gets_nothing_sent(
@@ -146,7 +139,7 @@ def test_a_database_that_becomes_read_only_under_way_gets_nothing_sent(
     with relaying(in_postgres, broker.bootstrap) as relay:
         in_postgres.add(TOPIC, b"1", b"before")
         arrived(broker, TOPIC, 1)
-        eventually(lambda: in_postgres.count() == 0)
+        wait_until(lambda: in_postgres.count() == 0)
         in_postgres.add(TOPIC, b"1", b"hidden", delay="1h")
         name = in_postgres.engine.url.database
         with in_postgres.engine.begin() as connection:
@@ -154,7 +147,7 @@ def test_a_database_that_becomes_read_only_under_way_gets_nothing_sent(
                 f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'
             )
         kill_others(in_postgres)
-        eventually(lambda: relay.trouble is not None)
+        wait_until(lambda: relay.trouble is not None)
     assert len(broker.read_all(TOPIC)) == 1
 
 
@@ -182,9 +175,9 @@ def test_a_row_that_somebody_locks_is_marked_after_a_deadlock_or_a_wait(
         connection.execute(sa.select(in_postgres.table.c.id).with_for_update())
         with relaying(in_postgres, broker.bootstrap):
             (message,) = arrived(broker, TOPIC, 1)
-            time.sleep(0.2)  # the mark waits for the lock meanwhile
+            wait_until(in_postgres.waits_for_a_lock)  # the mark
             transaction.rollback()
-            eventually(lambda: in_postgres.count() == 0)
+            wait_until(lambda: in_postgres.count() == 0)
     assert header(message, "wc-id") is not None
     assert len(broker.read_all(TOPIC)) == 1
 
@@ -209,7 +202,7 @@ def test_a_serialization_failure_is_tried_again_and_repeats_nothing(
 ) -> None:
     in_postgres.add(TOPIC, b"1", b"once")
     with relaying(in_postgres, broker.bootstrap, relay_class=MarkFailsOnce) as relay:
-        eventually(lambda: in_postgres.count() == 0)
+        wait_until(lambda: in_postgres.count() == 0)
         assert relay.trouble is None
         assert relay.figures().sent == 1
     assert len(broker.read_all(TOPIC)) == 1
@@ -232,9 +225,9 @@ def test_a_full_server_is_waited_for(postgres_directory: Path, broker: EmbeddedB
                     connections.append(hoard.connect())
                 return len(connections) == 6
 
-            eventually(is_full)
+            wait_until(is_full)
             with relaying(bench, broker.bootstrap) as relay:
-                eventually(lambda: relay.trouble is not None)
+                wait_until(lambda: relay.trouble is not None)
                 for connection in connections:
                     connection.close()
                 hoard.dispose()
@@ -251,7 +244,7 @@ def test_relays_share_the_shards(in_postgres: OutboxBench, broker: EmbeddedBroke
         relaying(in_postgres, broker.bootstrap, batch=5) as first,
         relaying(in_postgres, broker.bootstrap, batch=5) as second,
     ):
-        eventually(lambda: in_postgres.count() == 0)
+        wait_until(lambda: in_postgres.count() == 0)
         assert first.figures().sent > 0
         assert second.figures().sent > 0
     numbers = [int(each.value() or b"") for each in broker.read_all(TOPIC)]
@@ -267,14 +260,14 @@ def test_one_relay_has_an_sqlite_file_and_the_next_takes_over(
     with bench_at(f"sqlite:///{tmp_path / 'shop.db'}") as bench:
         with relaying(bench, broker.bootstrap) as first:
             bench.add(TOPIC, b"1", b"first")
-            eventually(lambda: first.figures().sent == 1)
+            wait_until(lambda: first.figures().sent == 1)
             with relaying(bench, broker.bootstrap) as second:
                 bench.add(TOPIC, b"1", b"second")
-                eventually(lambda: first.figures().sent == 2)
+                wait_until(lambda: first.figures().sent == 2)
                 assert second.figures().sent == 0
         with relaying(bench, broker.bootstrap) as third:
             bench.add(TOPIC, b"1", b"third")
-            eventually(lambda: third.figures().sent == 1)
+            wait_until(lambda: third.figures().sent == 1)
 
 
 def test_no_transaction_is_open_for_long_while_kafka_is_away(
@@ -292,7 +285,7 @@ def test_no_transaction_is_open_for_long_while_kafka_is_away(
         while time.monotonic() < ends:
             with in_postgres.engine.connect() as connection:
                 longest = max(longest, float(connection.scalar(age) or 0))
-            time.sleep(0.05)
+            time.sleep(0.05)  # a transaction that stays open has the time to become too old
         assert relay.trouble is not None
     assert 0.5 < longest <= 5.0
 

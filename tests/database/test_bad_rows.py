@@ -12,8 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from tests.commands import Commands, kafka_of
-from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, relaying
+from tests.database.conftest import OutboxBench, arrived, bench_at, relaying
 from tests.telemetry.asking import asked
+from tests.waiting import wait_until
 from window_consumer.database.outbox.diagnosis import OutboxBacklog, diagnose_outbox
 from window_consumer.database.outbox.relay import OutboxRelay
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -98,7 +99,7 @@ def test_a_row_that_is_no_record_is_refused_and_others_go_on(
     failed = bench.table.c.status == "failed"
     with relaying(bench, broker.bootstrap, on_refused="skip") as relay:
         (message,) = arrived(broker, TOPIC, 1)
-        eventually(lambda: bench.count(failed) == len(bad))
+        wait_until(lambda: bench.count(failed) == len(bad))
         assert relay.trouble is None
         bench.add(TOPIC, b"good", b"2")
         arrived(broker, TOPIC, 2)
@@ -116,7 +117,7 @@ def test_a_row_that_is_no_record_blocks_its_key_until_it_is_repaired(
     bench.add(TOPIC, b"1", b"second")
     change(bench, first, headers={"tenant": "eu"})
     with relaying(bench, broker.bootstrap, refused_again_s=0.2):
-        eventually(lambda: bench.count(bench.table.c.status == "blocked") == 1)
+        wait_until(lambda: bench.count(bench.table.c.status == "blocked") == 1)
         bench.add(TOPIC, b"2", b"other")
         arrived(broker, TOPIC, 1)
         change(bench, first, headers=[["tenant", "eu"]])
@@ -140,13 +141,13 @@ def test_a_relay_that_meets_an_unexpected_error_says_so_and_begins_again(
 ) -> None:
     bench.add(TOPIC, b"1", b"late")
     with relaying(bench, broker.bootstrap, relay_class=FailsOnce) as relay:
-        eventually(lambda: relay.figures().failure is not None)
+        wait_until(lambda: relay.figures().failure is not None)
         found = diagnose_outbox(OutboxBacklog(), [relay.figures().failure or ""])
         assert [cause.kind for cause in found.causes] == ["outbox_waits"]
         assert isinstance(relay, FailsOnce)
         relay.is_well = True
         arrived(broker, TOPIC, 1)
-        eventually(lambda: relay.figures().failure is None)
+        wait_until(lambda: relay.figures().failure is None)
     events = [getattr(record, "event", None) for record in caplog.records]
     assert LogEvent.OUTBOX_RELAY_FAILED in events
 
@@ -183,14 +184,14 @@ def test_a_worker_whose_relay_fails_is_not_ready_and_doctor_names_it(
     )
     with bench_at(url) as bench:
         worker = commands.start("run", "shop:app")
-        eventually(lambda: is_ready(where))
+        wait_until(lambda: is_ready(where))
         row_id = bench.add(TOPIC, b"1", b"late")
         arrived(broker, TOPIC, 1)
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
         bench.add(TOPIC, b"1", b"late", delay=0.5)
         with bench.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE wc_outbox SET id = 'none'")
-        eventually(lambda: not is_ready(where))
+        wait_until(lambda: not is_ready(where))
         found = commands.run("doctor", "--json", "--for", "2s").json
         (cause,) = (each for each in found["causes"] if each["cause"] == "outbox_waits")
         assert "ValueError" in cause["sentence"]
@@ -198,7 +199,7 @@ def test_a_worker_whose_relay_fails_is_not_ready_and_doctor_names_it(
             again = bench.table.update().values(id=uuid.UUID(row_id))
             connection.execute(again)
         arrived(broker, TOPIC, 2)
-        eventually(lambda: is_ready(where))
+        wait_until(lambda: is_ready(where))
         worker.process.send_signal(signal.SIGTERM)
         assert worker.process.wait(60) == 0  # with a traceback in its log, as is right here
 

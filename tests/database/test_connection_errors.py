@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from tests.commands import Command, Commands, Ended, kafka_of
-from tests.database.conftest import eventually
+from tests.waiting import wait_until
 from window_consumer.database.connection_errors import DatabaseUser, place_of, refusal_of
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import UsageError
@@ -144,7 +144,7 @@ def with_password(postgres: RealPostgres) -> sa.URL:
             return True
         return False
 
-    eventually(is_refused, "the rule")
+    wait_until(is_refused, why="the rule")
     return url.set(password="right-one")  # noqa: S106 - of a test
 
 

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from tests.database.once_shop import OVERTAKE, OnceShop, until
+from tests.database.once_shop import OVERTAKE, OnceShop
+from tests.waiting import wait_until
 from window_consumer import Running
 
 
@@ -23,7 +24,7 @@ def test_workers_with_an_asynchronous_once_start_in_a_running_loop(
     shop.fill("a", "b", "a", ids=("1", "2", "1"))
 
     async def finished(running: Running) -> None:
-        await asyncio.to_thread(until, lambda: running.counters["place"].finished == 3)
+        await asyncio.to_thread(wait_until, lambda: running.counters["place"].finished == 3)
 
     async def main() -> None:
         if way == "running":

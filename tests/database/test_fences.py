@@ -18,9 +18,10 @@ import sqlalchemy as sa
 from attrs import define, field
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from tests.database.once_shop import DEADLINE_S, OnceShop, until
+from tests.database.once_shop import DEADLINE_S, OnceShop
 from tests.database.pgbouncer import bouncing
 from tests.logged import fields_of, lines_of
+from tests.waiting import wait_until
 from window_consumer import App, Record
 from window_consumer.database import Once
 from window_consumer.database.once.fence import FencedOut, FenceOwner, Fences, RaisedFences
@@ -162,10 +163,10 @@ def test_an_abandoned_call_does_not_keep_the_next_owner_out(
         # The last one comes first.
         for step in (shop.engine.dispose, dispose, former.wait, former.stop, hanging.may_end.set):
             beside.callback(step)
-        until(lambda: hanging.hung == {0, 1})
+        wait_until(lambda: hanging.hung == {0, 1})
         successor = shop.app(shop.once(fenced=True))
         with successor.start(file, start_timeout=DEADLINE_S) as running:
-            until(lambda: running.counters["place"].processed == len(values))
+            wait_until(lambda: running.counters["place"].processed == len(values))
         assert shop.placed == values
         ended = lines_of(caplog, LogEvent.ONCE_TRANSACTION_ENDED, topic="orders", offset=0)
         assert len(ended) == 1
@@ -183,9 +184,9 @@ def test_a_fence_that_waits_names_what_it_waits_for(
     with sharing(somebody, once.tables) as session:
         pid = session.scalar(sa.text("SELECT pg_backend_pid()"))
         running = shop.start(once)
-        until(lambda: lines_of(caplog, LogEvent.ONCE_FENCE_WAITS))
+        wait_until(lambda: lines_of(caplog, LogEvent.ONCE_FENCE_WAITS))
     with running:
-        until(lambda: running.counters["place"].processed == 1)
+        wait_until(lambda: running.counters["place"].processed == 1)
     line = fields_of(caplog, LogEvent.ONCE_FENCE_WAITS)
     assert (line["worker"], line["topic"], line["partition"]) == ("place", "orders", 0)
     assert (line["backends"], line["applications"]) == ([pid], ["somebody's console"])
@@ -203,17 +204,17 @@ def test_who_has_lost_a_fence_raises_it_again_only_once_the_group_accepts_its_co
     shop.fill("first")
     with shop.start(once, commit_interval="500ms") as running:
         did = running.counters["place"]
-        until(lambda: did.processed == 1 and did.commits > 0)
+        wait_until(lambda: did.processed == 1 and did.commits > 0)
         refusals = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 1_000
         shop.broker.push_request_errors(ApiKey.OFFSET_COMMIT, *refusals)
         table = once.tables.fences
         with shop.engine.begin() as connection:
             connection.execute(sa.update(table).where(table.c.topic == "orders").values(fence=7))
         shop.fill("late")
-        until(lambda: did.commit_failures >= 5)
+        wait_until(lambda: did.commit_failures >= 5)
         assert (did.processed, did.finished) == (1, 1)
         shop.broker.clear_request_errors(ApiKey.OFFSET_COMMIT)
-        until(lambda: did.processed == 2)
+        wait_until(lambda: did.processed == 2)
     assert (fences, shop.placed) == ([1, 8], ["first", "late"])
 
 

@@ -11,9 +11,10 @@ from attrs import define, field
 from confluent_kafka import TopicPartition
 
 from tests.conftest import ConsumerOf, MakeTopic
-from tests.database.conftest import OutboxBench, eventually, relaying
+from tests.database.conftest import OutboxBench, relaying
 from tests.database.test_bad_days import kill_others
 from tests.kernel import client_log
+from tests.waiting import wait_until
 from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import (
     KafkaOutboxSender,
@@ -75,7 +76,7 @@ def test_a_relay_that_wakes_sends_no_old_row(
     with relaying(in_postgres, kafka.bootstrap, sender=sender):
         if has_sent:
             in_postgres.add(topic, b"key", b"0")
-            eventually(lambda: in_postgres.count() == 0)
+            wait_until(lambda: in_postgres.count() == 0)
             sender.gate.clear()
         for number in (1, 2, 3):
             in_postgres.add(topic, b"key", b"%d" % number)
@@ -85,11 +86,11 @@ def test_a_relay_that_wakes_sends_no_old_row(
         with relaying(in_postgres, kafka.bootstrap):
             for number in range(4, LAST + 1):
                 in_postgres.add(topic, b"key", b"%d" % number)
-            eventually(lambda: in_postgres.count() == 0)
+            wait_until(lambda: in_postgres.count() == 0)
             sender.gate.set()
             found = values(consumer_of, kafka, topic, LAST)
             assert found[-1] == LAST
             assert list(dict.fromkeys(found)) == list(range(0 if has_sent else 1, LAST + 1))
             # The one that woke works on.
             in_postgres.add(topic, b"key", b"%d" % (LAST + 1))
-            eventually(lambda: in_postgres.count() == 0)
+            wait_until(lambda: in_postgres.count() == 0)

@@ -16,8 +16,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from tests.database.once_shop import DEADLINE_S, OVERTAKE, QUICK, OnceShop, until
+from tests.database.once_shop import DEADLINE_S, OVERTAKE, QUICK, OnceShop
 from tests.golden_texts import Golden
+from tests.waiting import wait_until
 from window_consumer import App, PartialFailure, Produce, Record
 from window_consumer.database import Once
 from window_consumer.database.once.once import OnceValues
@@ -30,7 +31,7 @@ def test_a_repeated_id_has_one_effect_and_no_second_call(shop: OnceShop) -> None
     once = shop.once()
     shop.fill("a", "b", "a", ids=("1", "2", "1"))
     with shop.start(once, ordering="partition", **OVERTAKE) as running:
-        until(lambda: running.counters["place"].finished == 3)
+        wait_until(lambda: running.counters["place"].finished == 3)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.skipped, did.retried) == (2, 1, 0, 0)
     assert shop.placed == ["a", "b"]
@@ -51,7 +52,7 @@ def test_an_exception_leaves_neither_effect_nor_id_and_climbs_the_ladder(shop: O
     shop.behave = fail_twice
     shop.fill("a")
     with shop.start(once, **QUICK) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
         assert running.counters["place"].retried == 2
     assert shop.calls == [(0, 1), (0, 2), (0, 3)]
     assert shop.placed == ["a"]
@@ -76,7 +77,7 @@ def test_workers_with_a_loop_each_share_an_asynchronous_once(shop: OnceShop) -> 
     kafka = {"bootstrap.servers": shop.broker.bootstrap}
     file.write_text(json.dumps({"kafka": kafka, "workers": dict.fromkeys(names, worker)}))
     with app.start(file, start_timeout=DEADLINE_S) as running:
-        until(lambda: all(running.counters[name].finished == 40 for name in names))
+        wait_until(lambda: all(running.counters[name].finished == 40 for name in names))
         assert [running.counters[name].processed for name in names] == [40, 40]
     assert shop.placed == sorted(2 * [str(number) for number in range(40)])
     asyncio.run(engine.dispose())
@@ -91,7 +92,7 @@ def test_a_dead_letter_leaves_no_trace_in_the_database(shop: OnceShop) -> None:
     shop.behave = fail
     shop.fill("a")
     with shop.start(once, **QUICK) as running:
-        until(lambda: running.counters["place"].dead_lettered == 1)
+        wait_until(lambda: running.counters["place"].dead_lettered == 1)
     assert (shop.placed, shop.rows(once.table)) == ([], [])
 
 
@@ -102,7 +103,7 @@ def test_coroutines_have_an_async_session(shop: OnceShop) -> None:
     shop.behave = lambda order: Produce("invoices", order.key, order.value)
     shop.fill("a", "b", "a", ids=("1", "2", "1"))
     with shop.start(once, kind="coroutine", ordering="partition", **OVERTAKE) as running:
-        until(lambda: running.counters["place"].finished == 3)
+        wait_until(lambda: running.counters["place"].finished == 3)
         assert running.counters["place"].deduplicated == 1
     assert shop.placed == ["a", "b"]
     assert len(shop.rows(shop.outbox.table)) == 2
@@ -122,7 +123,7 @@ def test_results_are_rows_of_the_same_transaction_with_ids_of_their_own(shop: On
     shop.behave = produce
     shop.fill("a", ids=("17",))
     with shop.start(once, **QUICK) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
         assert running.counters["place"].produced == 0
     rows = sorted(shop.rows(shop.outbox.table), key=lambda row: row.seq)
     assert [row.payload for row in rows] == [b"0", b"1"]
@@ -139,14 +140,14 @@ def test_results_of_a_record_that_once_has_forgotten_replace_rows_that_are_kept(
     shop.fill("a", ids=("1",))
     table = shop.outbox.table
     with shop.start(once, retry={"attempts": 1}) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
     (first,) = shop.rows(table)
     with shop.engine.begin() as connection:
         connection.execute(sa.update(table).values(published_at=sa.func.current_timestamp()))
         connection.execute(sa.delete(once.table))
     shop.fill("a", ids=("1",))
     with shop.start(once, retry={"attempts": 1}) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
         assert running.counters["place"].processed == 1
     (again,) = shop.rows(table)
     assert (again.id, again.payload, again.published_at) == (first.id, b"2", None)
@@ -157,7 +158,7 @@ def test_ten_thousand_results_are_one_transaction(shop: OnceShop) -> None:
     shop.behave = lambda _: [Produce("invoices", "k", str(n)) for n in range(10_000)]
     shop.fill("a")
     with shop.start(once) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
     with shop.engine.connect() as connection:
         count = sa.select(sa.func.count()).select_from(shop.outbox.table)
         assert connection.scalar(count) == 10_000
@@ -177,7 +178,7 @@ def test_a_handler_cannot_end_the_transaction(shop: OnceShop, end: str) -> None:
     shop.behave = behave
     shop.fill("a")
     with shop.start(once) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
     assert raised == ["SessionOwnedError"]
     assert shop.placed == ["a"]
 
@@ -192,7 +193,7 @@ def test_a_statement_that_failed_unnoticed_is_no_success(shop: OnceShop) -> None
     shop.behave = behave
     shop.fill("a")
     with shop.start(once, **QUICK) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
         did = running.counters["place"]
     stays = shop.engine.dialect.name == "sqlite"  # where a failed statement ends nothing
     assert (did.processed, did.dead_lettered) == ((1, 0) if stays else (0, 1))
@@ -214,7 +215,7 @@ def test_a_second_caller_waits_and_comes_again_without_an_attempt(shop: OnceShop
         time.sleep(1.5)  # the second one has waited for its 0.1 s, and comes again
         assert running.counters["place"].finished == 0
         may_end.set()
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.dead_lettered) == (1, 1, 0)
     assert len(shop.calls) == 1
@@ -238,9 +239,9 @@ def test_who_waited_is_called_when_the_first_fails_and_it_is_its_first_attempt(
     retry = {"attempts": 1}
     with shop.start(once, concurrency=2, retry=retry) as running:
         assert begun.wait(DEADLINE_S)
-        time.sleep(0.3)
+        time.sleep(0.3)  # the second one has waited for its 0.1 s
         may_end.set()
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.dead_lettered) == (1, 0, 1)
     assert [attempt for _, attempt in shop.calls] == [1, 1]
@@ -268,7 +269,7 @@ def test_a_batch_holds_only_new_ids_and_is_called_again_without_those_that_faile
     shop.fill("a", "bad", "a", "c", ids=("1", "2", "1", "3"))
     batch = {"max_records": 4, "min_records": 4, "max_wait": "10s"}
     with shop.start(once, kind=kind, batch=batch, retry={"attempts": 1}) as running:
-        until(lambda: running.counters["place"].finished == 4)
+        wait_until(lambda: running.counters["place"].finished == 4)
         did = running.counters["place"]
     assert lists == [["a", "bad", "c"], ["a", "c"]]
     assert (did.processed, did.deduplicated, did.dead_lettered) == (2, 1, 1)
@@ -281,7 +282,7 @@ def test_by_takes_the_id_from_the_record_and_an_empty_one_is_fatal(shop: OnceSho
     once = shop.once(by=lambda order: order.text().partition("-")[2])
     shop.fill("a-1", "b-1", "c-")
     with shop.start(once, ordering="partition", retry={"on_failure": "overtake"}) as running:
-        until(lambda: running.counters["place"].finished == 3)
+        wait_until(lambda: running.counters["place"].finished == 3)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.dead_lettered) == (1, 1, 1)
     assert did.dead_by == {"FATAL": 1}
@@ -293,7 +294,7 @@ def test_an_id_with_nul_and_a_long_one_are_ids(shop: OnceShop) -> None:
     ids = ("a\0b", "x" * 301, "a\0b", "x" * 301)
     shop.fill("a", "b", "c", "d", ids=ids)
     with shop.start(once, ordering="partition", **OVERTAKE) as running:
-        until(lambda: running.counters["place"].finished == 4)
+        wait_until(lambda: running.counters["place"].finished == 4)
         assert running.counters["place"].deduplicated == 2
     assert shop.placed == ["a", "b"]
 
@@ -313,7 +314,7 @@ def test_results_without_an_outbox_and_without_annotation_fail_their_record(shop
     shop.behave = lambda order: Produce("invoices", order.key, order.value)
     shop.fill("a")
     with shop.start(shop.once(outbox=None), retry={"attempts": 1}) as running:
-        until(lambda: running.counters["place"].dead_lettered == 1)
+        wait_until(lambda: running.counters["place"].dead_lettered == 1)
     assert shop.placed == []
 
 
@@ -344,7 +345,7 @@ def test_a_missing_table_and_one_with_other_columns_are_refused_with_the_ddl(
                 connection.execute(sa.text(statement))
     shop.fill("a")
     with shop.start(once) as running:
-        until(lambda: running.counters["place"].processed == 1)
+        wait_until(lambda: running.counters["place"].processed == 1)
 
 
 def test_a_pool_smaller_than_the_concurrency_is_warned_of_with_both_numbers(
@@ -368,7 +369,7 @@ def test_a_database_that_is_away_fails_calls_and_opens_the_breaker(
     shop.fill(*(str(n) for n in range(40)))
     breaker = {"min_calls": 10, "cool_down": "1h"}
     with shop.start(once, breaker=breaker, retry={"attempts": 2, "backoff": "10ms..10ms"}) as r:
-        until(lambda: r.counters["place"].breaker_opened)
+        wait_until(lambda: r.counters["place"].breaker_opened)
         did = r.counters["place"]
         assert (did.processed, did.dead_lettered) == (0, 0)
     assert "once.database_away" in {getattr(r, "event", "") for r in caplog.records}
@@ -407,7 +408,7 @@ def test_a_fence_grows_with_each_assignment(shop: OnceShop) -> None:
     for number in range(2):
         shop.fill(str(number))
         with shop.start(once) as running:
-            until(lambda: running.counters["place"].processed == 1)
+            wait_until(lambda: running.counters["place"].processed == 1)
     assert fences == [1, 2]
     assert shop.placed == ["0", "1"]
 
@@ -429,7 +430,7 @@ def test_routes_of_a_worker_share_a_fence(shop: OnceShop) -> None:
     shop.fill(*values)
     routes = {"handler": ["of-0", "of-1", "of-2"], "otherwise": "skip", "ordering": "partition"}
     with app.start(shop.file(**routes, **OVERTAKE), start_timeout=DEADLINE_S) as running:
-        until(lambda: running.counters["place"].finished == len(values))
+        wait_until(lambda: running.counters["place"].finished == len(values))
         assert running.counters["place"].processed == len(values)
     assert shop.placed == sorted(values)
     assert fences == {1}
@@ -453,7 +454,7 @@ def test_a_deadlock_and_a_serialization_failure_are_no_attempts(shop_in_postgres
     shop.behave = behave
     shop.fill("a")
     with shop.start(once, retry={"attempts": 1}) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
         assert running.counters["place"].processed == 1
     assert [attempt for _, attempt in shop.calls] == [1, 1, 1]
     assert shop.placed == ["a"]
@@ -472,7 +473,7 @@ def test_a_copy_in_a_retry_topic_has_the_id_of_its_first_delivery(shop: OnceShop
     shop.fill("a")
     retry = {"attempts": 1, "levels": ["100ms"], "on_failure": "overtake"}
     with shop.start(once, retry=retry) as running:
-        until(lambda: running.counters["place"].processed == 1)
+        wait_until(lambda: running.counters["place"].processed == 1)
     assert ids == ["orders/0/0"] * 2
     (row,) = shop.rows(once.table)
     assert (row.record_id, row.origin.partition(":")[0]) == ("orders/0/0", "orders")

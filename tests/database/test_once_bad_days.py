@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from confluent_kafka import Producer
 
 from tests.commands import Commands, kafka_of
-from tests.database.once_shop import DEADLINE_S, OVERTAKE, QUICK, OnceShop, until
+from tests.database.once_shop import DEADLINE_S, OVERTAKE, QUICK, OnceShop
+from tests.waiting import wait_until
 from window_consumer import App, Produce, Record
 from window_consumer.database import Once
 from window_consumer.database.once.startup import OnceWorker, delete_once
@@ -27,7 +28,7 @@ def test_a_record_that_is_redriven_after_it_was_done_has_no_second_effect(shop: 
     once = shop.once()
     shop.fill("a")
     with shop.start(once) as running:
-        until(lambda: running.counters["place"].processed == 1)
+        wait_until(lambda: running.counters["place"].processed == 1)
     (row,) = shop.rows(once.table)
     headers: list[tuple[str, bytes | None]] = [
         ("wc-id", row.record_id.encode()),
@@ -39,7 +40,7 @@ def test_a_record_that_is_redriven_after_it_was_done_has_no_second_effect(shop: 
     shop.broker.create_topic("shop.orders.retry.now", 1)
     with shop.start(once, retry={"attempts": 1}) as running:
         shop.broker.fill("shop.orders.retry.now", [copy])
-        until(lambda: running.counters["place"].deduplicated == 1)
+        wait_until(lambda: running.counters["place"].deduplicated == 1)
     assert shop.placed == ["a"]
     assert len(shop.calls) == 1
 
@@ -55,12 +56,12 @@ def test_a_connection_killed_inside_a_handler_costs_an_attempt_and_no_effect(
             pid = order.session.scalar(sa.text("SELECT pg_backend_pid()"))
             with shop.engine.connect() as other:
                 other.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
-                until(lambda: pid not in pids(other))
+                wait_until(lambda: pid not in pids(other))
 
     shop.behave = behave
     shop.fill("a")
     with shop.start(once, **QUICK) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
         assert running.counters["place"].retried == 1
     assert shop.calls == [(0, 1), (0, 2)]
     assert shop.placed == ["a"]
@@ -86,7 +87,7 @@ def test_a_recreated_topic_suppresses_nothing(shop: OnceShop) -> None:
     for _ in range(2):
         shop.fill("a")
         with shop.start(once) as running:
-            until(lambda: running.counters["place"].finished == 1)
+            wait_until(lambda: running.counters["place"].finished == 1)
             assert running.counters["place"].processed == 1
         shop.broker.delete_topic("orders")
         shop.broker.create_topic("orders", 1)
@@ -120,7 +121,7 @@ def test_once_is_within_routes_and_ttl_and_around_middleware(shop: OnceShop) -> 
         shop.file(ordering="partition", otherwise="skip", ttl="1h", **OVERTAKE),
         start_timeout=DEADLINE_S,
     ) as running:
-        until(lambda: running.counters["place"].finished == 3)
+        wait_until(lambda: running.counters["place"].finished == 3)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.skipped) == (1, 1, 1)
     assert seen == ["middleware paid"]
@@ -144,7 +145,7 @@ def test_ids_may_hold_what_sql_means_something_by(shop: OnceShop, text: str) -> 
     once = shop.once()
     shop.fill("a", "a", ids=(text, text))
     with shop.start(once, ordering="partition", **OVERTAKE) as running:
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         assert running.counters["place"].deduplicated == 1
     assert [row.record_id for row in shop.rows(once.table)] == [text]
 
@@ -163,7 +164,7 @@ def test_the_wait_for_an_id_bounds_no_lock_of_the_handler(shop_in_postgres: Once
         )
         shop.fill("a")
         with shop.start(once) as running:
-            until(lambda: running.counters["place"].finished == 1)
+            wait_until(lambda: running.counters["place"].finished == 1)
         engine.dispose()
     assert bounds == ["7s", "7s"]
 
@@ -185,7 +186,7 @@ def test_results_are_invisible_until_the_row_commits(shop: OnceShop) -> None:
         assert began.wait(DEADLINE_S)
         assert (shop.rows(shop.outbox.table), shop.rows(once.table)) == ([], [])
         may_end.set()
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
         assert running.counters["place"].produced == 0
     assert len(shop.rows(shop.outbox.table)) == len(shop.rows(once.table)) == 1
     assert len(shop.calls) == 1
@@ -205,7 +206,7 @@ def test_results_do_not_outlive_a_transaction_that_fails_at_its_end(
     shop.behave = behave
     shop.fill("a")
     with shop.start(once, **QUICK) as running:
-        until(lambda: running.counters["place"].dead_lettered == 1)
+        wait_until(lambda: running.counters["place"].dead_lettered == 1)
     assert (shop.rows(shop.outbox.table), shop.rows(once.table), shop.placed) == ([], [], [])
 
 
@@ -218,7 +219,7 @@ def test_a_record_that_has_expired_leaves_before_once(shop: OnceShop) -> None:
     producer.produce("orders", b"in time", b"k", headers=same)
     assert producer.flush(DEADLINE_S) == 0
     with shop.start(once, ttl="1h", on_expired="drop", **OVERTAKE) as running:
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         did = running.counters["place"]
     assert (did.expired, did.processed, did.deduplicated) == (1, 1, 0)
     assert shop.placed == ["in time"]
@@ -245,7 +246,7 @@ def test_a_deadlock_of_two_handlers_costs_no_attempt(shop_in_postgres: OnceShop)
     with shop.start(
         once, retry={"attempts": 1, "on_failure": "overtake"}, concurrency=2
     ) as running:
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         assert running.counters["place"].processed == 2
     assert len(shop.calls) == 3
     assert {attempt for _, attempt in shop.calls} == {1}
@@ -268,13 +269,13 @@ def test_a_database_that_goes_away_and_comes_back_loses_and_repeats_nothing(
         breaker = {"min_calls": 10, "cool_down": "500ms"}
         retry = {"attempts": 2, "backoff": "50ms..50ms", "on_failure": "overtake"}
         with shop.start(once, breaker=breaker, retry=retry) as running:
-            until(lambda: running.counters["place"].processed >= 20)
+            wait_until(lambda: running.counters["place"].processed >= 20)
             own.kill()
-            until(lambda: running.counters["place"].breaker_opened)
+            wait_until(lambda: running.counters["place"].breaker_opened)
             before = running.counters["place"].processed
             assert before < len(values)
             own.restart()
-            until(lambda: running.counters["place"].finished == len(values))
+            wait_until(lambda: running.counters["place"].finished == len(values))
             did = running.counters["place"]
         assert (did.processed + did.deduplicated, did.dead_lettered) == (len(values), 0)
         assert shop.placed == values

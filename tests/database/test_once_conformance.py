@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
 from tests.conftest import MakeTopic
-from tests.database.once_shop import until
 from tests.database.once_workers import KINDS, Kind, OnceBench
+from tests.waiting import wait_until
 from window_consumer import Running
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
@@ -55,7 +55,7 @@ def test_records_that_are_delivered_again_have_one_effect_and_are_counted(
     bench.fill("a", "b", "c")
     for times in range(2):
         with bench.start(concurrency=2) as running:
-            until(lambda running=running: running.counters["place"].finished == 3)  # type: ignore[misc] # of a loop
+            wait_until(lambda running=running: running.counters["place"].finished == 3)  # type: ignore[misc] # of a loop
             did = running.counters["place"]
         expected = (0, 3) if times else (3, 0)
         assert (did.processed, did.deduplicated, did.skipped, did.retried) == (*expected, 0, 0)
@@ -71,7 +71,7 @@ def test_records_of_a_recreated_topic_run_although_their_ids_are_those_of_the_fo
     for _ in range(2):
         bench.fill("a", "b")
         with bench.start(concurrency=2) as running:
-            until(lambda running=running: running.counters["place"].finished == 2)  # type: ignore[misc] # of a loop
+            wait_until(lambda running=running: running.counters["place"].finished == 2)  # type: ignore[misc] # of a loop
             assert running.counters["place"].processed == 2
         embedded.delete_topic("orders")
         embedded.create_topic("orders", 1)
@@ -88,7 +88,7 @@ def test_a_failed_call_leaves_nothing_and_the_next_one_knows_its_number(
     bench.fill("a fails 2", "b fails", "c")
     retry = {"attempts": 3, "backoff": "10ms..10ms", "on_failure": "overtake"}
     with bench.start(concurrency=2, retry=retry) as running:
-        until(lambda: running.counters["place"].finished == 3)
+        wait_until(lambda: running.counters["place"].finished == 3)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.dead_lettered) == (2, 0, 1)
     assert bench.attempts_of("a fails 2") == bench.attempts_of("b fails") == [1, 2, 3]
@@ -106,12 +106,12 @@ def test_who_waits_for_another_call_with_its_id_makes_no_attempt(
     batch = {"batch": {"max_records": 1}} if kind.is_batch else {}
     with bench.start(concurrency=2, ordering="unordered", retry=retry, **batch) as running:
         bench.fill("a waits fails 1", ids=("1",))
-        until(lambda: bench.calls)
+        wait_until(lambda: bench.calls)
         bench.fill("second", ids=("1",))
-        until(lambda: LogEvent.ONCE_WAITS in [getattr(r, "event", "") for r in caplog.records])
+        wait_until(lambda: LogEvent.ONCE_WAITS in [getattr(r, "event", "") for r in caplog.records])
         assert running.counters["place"].finished == 0
         bench.let_go()
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.dead_lettered) == (1, 0, 1)
     assert bench.calls == [[("a waits fails 1", 1)], [("second", 1)]]
@@ -123,11 +123,11 @@ def test_a_copy_of_a_level_and_its_source_are_one_record(bench_of: BenchOf, kind
     bench.fill("a fails 1")
     retry = {"attempts": 1, "levels": ["100ms"], "on_failure": "overtake"}
     with bench.start(retry=retry, concurrency=2) as running:
-        until(lambda: running.counters["place"].processed == 1)
+        wait_until(lambda: running.counters["place"].processed == 1)
     assert bench.attempts_of("a fails 1") == [1, 2]
     bench.deliver_again()
     with bench.start(retry=retry, concurrency=2) as running:
-        until(lambda: running.counters["place"].finished == 1)
+        wait_until(lambda: running.counters["place"].finished == 1)
         assert running.counters["place"].deduplicated == 1
     (row,) = bench.rows(bench.once.table)
     assert (row.record_id, row.origin.partition(":")[0]) == ("orders/0/0", "orders")
@@ -145,7 +145,7 @@ def test_a_duplicate_is_not_called_and_a_bad_record_takes_no_other_along(
     more = {"batch": batch} if kind.is_batch else {}
     retry = {"attempts": 1, "on_failure": "overtake"}
     with bench.start(concurrency=1, retry=retry, **more) as running:
-        until(lambda: running.counters["place"].finished == 4)
+        wait_until(lambda: running.counters["place"].finished == 4)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.dead_lettered) == (2, 1, 1)
     assert bench.placed == bench.results == ["a", "c"]
@@ -157,7 +157,7 @@ def test_ids_come_from_the_record_where_by_says_so(bench_of: BenchOf, kind: Kind
     bench = bench_of(kind, by_hash=True)
     bench.fill("a #1", "b #1", "c")
     with bench.start(concurrency=1, retry={"on_failure": "overtake"}) as running:
-        until(lambda: running.counters["place"].finished == 3)
+        wait_until(lambda: running.counters["place"].finished == 3)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.dead_by) == (1, 1, {"FATAL": 1})
     assert bench.placed == ["a"]
@@ -171,7 +171,7 @@ def test_a_child_that_is_killed_in_a_call_leaves_nothing_of_it(
     bench.fill("a dies 1", "b")
     retry = {"attempts": 2, "backoff": "10ms..10ms"}
     with bench.start(concurrency=1, retry=retry) as running:
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.dead_lettered) == (2, 0, 0)
     assert bench.attempts_of("a dies 1") == [1, 2]
@@ -189,12 +189,12 @@ def test_records_of_a_topic_that_is_recreated_while_children_run_have_their_effe
     kafka_settings = {"topic.metadata.refresh.interval.ms": 1000}
     with bench.start(concurrency=2, kafka=kafka_settings) as running:
         bench.fill(*texts)
-        until(lambda: running.counters["place"].finished == 10)
-        until(lambda: running.counters["place"].commits)
+        wait_until(lambda: running.counters["place"].finished == 10)
+        wait_until(lambda: running.counters["place"].commits)
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         topics.make_anew(admin, NewTopic(topic, num_partitions=1, replication_factor=1))
         bench.fill(*texts)
-        until(lambda: running.counters["place"].finished == 20)
+        wait_until(lambda: running.counters["place"].finished == 20)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated) == (20, 0)
     assert bench.placed == sorted(texts * 2)
@@ -230,14 +230,14 @@ def test_a_copy_in_another_member_has_the_id_of_its_source(
     texts = [f"{number} stumbles" for number in range(2 * count)]
     with members[0].start(**worker) as first, members[1].start(**worker) as second:
         both = [first, second]
-        until(lambda: share_all(both, 2 * count))  # of the source and the level
+        wait_until(lambda: share_all(both, 2 * count))  # of the source and the level
         members[0].fill(*texts, partitions=count)
-        until(lambda: sum(each.counters["place"].processed for each in both) == len(texts))
+        wait_until(lambda: sum(each.counters["place"].processed for each in both) == len(texts))
     apart = [text for text in texts for each in members if each.attempts_of(text) == [1]]
     assert apart == texts
     members[0].deliver_again(count)
     members[0].let_go()
     with members[0].start(**worker) as running:
-        until(lambda: running.counters["place"].finished == len(texts))
+        wait_until(lambda: running.counters["place"].finished == len(texts))
         assert running.counters["place"].deduplicated == len(texts)
     assert members[0].placed == sorted(str(number) for number in range(2 * count))

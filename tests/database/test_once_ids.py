@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from tests.database.once_shop import QUICK, OnceShop, until
+from tests.database.once_shop import QUICK, OnceShop
+from tests.waiting import wait_until
 from window_consumer.database.dialects.dialect import EffectKey, EffectOwner
 from window_consumer.database.once.session import Engine, OnceSession, transaction_on
 from window_consumer.database.once.tables import OnceTables
@@ -170,7 +171,7 @@ def test_an_id_that_the_database_does_not_name_fails_its_record_and_is_no_duplic
     shop.run(*SWALLOWS[shop.engine.dialect.name])
     shop.fill("a", ids=("1",))
     with shop.start(once, kind=kind, **QUICK) as running:
-        until(lambda: running.counters["place"].dead_lettered == 1)
+        wait_until(lambda: running.counters["place"].dead_lettered == 1)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated, did.retried) == (0, 0, 2)
     assert shop.calls == []
@@ -184,5 +185,5 @@ def test_an_id_that_the_database_alters_fails_its_record(shop_in_postgres: OnceS
     shop.run(*ALTERS["postgresql"])
     shop.fill("a", ids=("1",))
     with shop.start(once, **QUICK) as running:
-        until(lambda: running.counters["place"].dead_lettered == 1)
+        wait_until(lambda: running.counters["place"].dead_lettered == 1)
     assert (shop.calls, shop.placed, shop.rows(once.table)) == ([], [], [])

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from tests.database.once_shop import OnceShop, until
+from tests.database.once_shop import OnceShop
+from tests.waiting import wait_until
 from window_consumer.database import Once, Outbox
 from window_consumer.model.errors import UsageError
 
@@ -116,7 +117,7 @@ def test_a_call_writes_into_the_schema_of_the_metadata(shop_in_postgres: OnceSho
     once = shop.once(metadata=sa.MetaData(schema="sales", naming_convention=CONVENTION))
     shop.fill("a", "a", ids=("1", "1"))
     with shop.start(once, ordering="partition", retry={"on_failure": "overtake"}) as running:
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         did = running.counters["place"]
     assert (did.processed, did.deduplicated) == (1, 1)
     assert [row.record_id for row in shop.rows(once.table)] == ["1"]

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.database.conftest import header
-from tests.database.once_shop import DEADLINE_S, OnceShop, until
+from tests.database.once_shop import DEADLINE_S, OnceShop
+from tests.waiting import wait_until
 from window_consumer import App, Running
 from window_consumer.database import Once
 
@@ -40,7 +41,7 @@ def assert_begins_with_the_handler(stack: str) -> None:
 
 
 def stack_of_dead_letter(shop: OnceShop, running: Running) -> str:
-    until(lambda: running.counters["place"].dead_lettered == 1)
+    wait_until(lambda: running.counters["place"].dead_lettered == 1)
     (letter,) = shop.broker.read_all("shop.orders.dlq")
     return (header(letter, "wc-error-stack") or b"").decode()
 
@@ -73,7 +74,7 @@ def test_a_call_that_hangs_begins_with_the_handler(shop_in_postgres: OnceShop, k
     stall = {"after": "1s"}
     try:
         with shop.start(shop.once(), kind=kind, stall=stall, **ONE_ATTEMPT) as running:
-            until(lambda: shop.calls)
+            wait_until(lambda: shop.calls)
             assert_begins_with_the_handler(position(running))
             assert_begins_with_the_handler(stack_of_dead_letter(shop, running))
             go_on.set()
@@ -99,7 +100,7 @@ def test_a_coroutine_that_waits_begins_with_the_handler(
     shop.fill("a")
     file = shop.file(stall={"after": "1s"}, **ONE_ATTEMPT)
     with app.start(file, start_timeout=DEADLINE_S) as running:
-        until(waiting.is_set)
+        wait_until(waiting.is_set)
         assert_begins_with_the_handler(position(running))
         assert_begins_with_the_handler(stack_of_dead_letter(shop, running))
 

@@ -11,8 +11,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from tests.database.once_shop import QUICK, OnceShop, until
+from tests.database.once_shop import QUICK, OnceShop
 from tests.logged import fields_of
+from tests.waiting import wait_until
 from window_consumer import Record
 from window_consumer.database.once.once_locks import OnceWaits
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -38,7 +39,7 @@ def test_a_lock_that_the_handler_does_not_get_is_its_failure(
     with shop.engine.begin() as other:
         other.execute(lock)
         with shop.start(once, kind=kind, **QUICK) as running:
-            until(lambda: running.counters["place"].dead_lettered == 1)
+            wait_until(lambda: running.counters["place"].dead_lettered == 1)
     assert shop.calls == [(0, 1), (0, 2), (0, 3)]
 
 
@@ -57,7 +58,7 @@ def test_a_write_that_sqlite_refuses_the_handler_is_its_failure(
     shop.behave = behave
     shop.fill("a")
     with shop.start(once, **QUICK) as running:
-        until(lambda: running.counters["place"].dead_lettered == 1)
+        wait_until(lambda: running.counters["place"].dead_lettered == 1)
     assert shop.calls == [(0, 1), (0, 2), (0, 3)]
     other.dispose()
     shop.engine.dispose()
@@ -72,14 +73,14 @@ def test_an_id_that_is_held_for_longer_than_a_stall_costs_attempts(
     once = shop.once(lock_timeout="50ms", engine=later if kind == "coroutine" else shop.engine)
     shop.fill("a", ids=("1",))
     with shop.start(once, kind=kind) as running:
-        until(lambda: running.counters["place"].processed == 1)
+        wait_until(lambda: running.counters["place"].processed == 1)
     shop.fill("a", ids=("1",))
     with shop.engine.begin() as other:
         other.execute(sa.update(once.table).values(record_id="2"))  # while this is open, 1 is held
         other.execute(sa.update(once.table).values(record_id="1"))
         stall = {"after": "1500ms", "action": "report"}
         with shop.start(once, kind=kind, stall=stall, **QUICK) as running:
-            until(lambda: running.counters["place"].dead_lettered == 1)
+            wait_until(lambda: running.counters["place"].dead_lettered == 1)
             did = running.counters["place"]
     assert (did.processed, did.deduplicated) == (0, 0)
     assert len(shop.calls) == 1
@@ -104,5 +105,5 @@ def test_waits_are_forgotten_when_they_are_over_and_counted_until_then(shop: Onc
     shop.behave = behave
     shop.fill("a")
     with shop.start(shop.once()) as running:
-        until(lambda: running.counters["place"].processed == 1)
+        wait_until(lambda: running.counters["place"].processed == 1)
     assert waits == [(0, True), (1, True), (0, False)]

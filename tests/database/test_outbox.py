@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from tests.database.conftest import OutboxBench, arrived, eventually, header, relaying
+from tests.database.conftest import OutboxBench, arrived, header, relaying
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.produce import Produce
 
@@ -39,7 +40,7 @@ def test_a_committed_row_arrives_with_its_id_and_is_deleted(
         )
     with relaying(bench, broker.bootstrap):
         (message,) = arrived(broker, TOPIC, 1)
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
     assert (message.key(), message.value()) == (b"\x00\xff17", b"\x00paid")
     assert message.partition() == 2
     assert header(message, "wc-id") == str(row_id).encode()
@@ -56,7 +57,7 @@ def test_a_row_that_is_rolled_back_never_arrives(
             session.rollback()
         bench.add(TOPIC, b"1", b"committed")
         assert [each.value() for each in arrived(broker, TOPIC, 1)] == [b"committed"]
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
     assert len(broker.read_all(TOPIC)) == 1
 
 
@@ -78,9 +79,9 @@ def test_what_is_kept_is_marked_and_deleted_later(
     bench.add(TOPIC, b"1", b"kept")
     published = bench.table.c.published_at.is_not(None)
     with relaying(bench, broker.bootstrap, keep_s=3600.0):
-        eventually(lambda: bench.count(published) == 1)
+        wait_until(lambda: bench.count(published) == 1)
     with relaying(bench, broker.bootstrap, keep_s=0.01):
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
     assert len(broker.read_all(TOPIC)) == 1
 
 
@@ -94,7 +95,7 @@ def test_a_delayed_row_waits_and_holds_up_nobody(
     assert [row.available_at is None for row in bench.rows()] == [False, False, False, True]
     with relaying(bench, broker.bootstrap):
         messages = arrived(broker, TOPIC, 2)
-        eventually(lambda: bench.count() == 2)
+        wait_until(lambda: bench.count() == 2)
     assert [each.value() for each in messages] == [b"at once", b"soon"]
 
 

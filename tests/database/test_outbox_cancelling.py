@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy.orm import Session
 
-from tests.database.conftest import OutboxBench, arrived, eventually, relaying
+from tests.database.conftest import OutboxBench, arrived, relaying
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 TOPIC = "order-events"
@@ -40,7 +41,7 @@ def test_a_row_that_was_sent_is_cancelled_at_the_delay_service(
         sent = bench.outbox.add(session, "wc.delay", b"1", headers={"wc-deliver-to": TOPIC})
     with relaying(bench, embedded.bootstrap):
         arrived(embedded, "wc.delay", 1)
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
         with Session(bench.engine) as session, session.begin():
             assert not bench.outbox.cancel(session, str(sent), datetime(2030, 1, 1, tzinfo=UTC))
         (message,) = arrived(embedded, CANCEL, 1)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.commands import Commands, kafka_of
-from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, header
+from tests.database.conftest import OutboxBench, arrived, bench_at, header
 from tests.telemetry.asking import asked
+from tests.waiting import wait_until
 from window_consumer.database.outbox.diagnosis import OutboxBacklog, diagnose_outbox
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.plan.diagnosis import CauseKind
@@ -44,7 +45,7 @@ def test_the_daemon_relays_and_ends_in_good_order(
     row_id = bench.add(TOPIC, b"17", b"paid")
     (message,) = arrived(broker, TOPIC, 1)
     assert header(message, "wc-id") == row_id.encode()
-    eventually(lambda: bench.count() == 0)
+    wait_until(lambda: bench.count() == 0)
     ended = daemon.stop()
     assert ended.code == 0, ended.said
 
@@ -65,7 +66,7 @@ def test_a_worker_relays_and_shows_the_oldest_row(
     def sent() -> bool:
         return "window_consumer_outbox_sent_total 1" in asked(f"{where}/metrics")[1]
 
-    eventually(sent)
+    wait_until(sent)
     assert "window_consumer_outbox_oldest_seconds" in asked(f"{where}/metrics")[1]
     ended = worker.stop()
     assert ended.code == 0, ended.said

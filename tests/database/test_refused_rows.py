@@ -17,7 +17,8 @@ from confluent_kafka.admin import (
 )
 
 from tests.conftest import ConsumerOf, MakeTopic
-from tests.database.conftest import OutboxBench, eventually, relaying
+from tests.database.conftest import OutboxBench, relaying
+from tests.waiting import wait_until
 from window_consumer.database.outbox.row import hash_of
 from window_consumer.model.produce import Produce
 from window_consumer.testing.real_kafka import RealKafka
@@ -94,7 +95,7 @@ def test_only_rows_that_are_to_blame_for_a_refused_batch_are_refused(
     behind = 0 if on_refused == "skip" else ROWS // KEYS // 2
     waits = in_postgres.table.c.status == "waiting"
     with relaying(in_postgres, kafka.bootstrap, on_refused=on_refused, refused_again_s=1.0):
-        eventually(lambda: in_postgres.count(waits) == behind)
+        wait_until(lambda: in_postgres.count(waits) == behind)
         assert refused(in_postgres) == {large, keyless}
         assert in_postgres.count(waits) == behind
         # Not one row of the key has passed the one that waits.
@@ -106,7 +107,7 @@ def test_only_rows_that_are_to_blame_for_a_refused_batch_are_refused(
         }
         if on_refused == "block":
             alter(kafka, topic, {"max.message.bytes": "100000", "cleanup.policy": "delete"})
-            eventually(lambda: in_postgres.count() == 0)
+            wait_until(lambda: in_postgres.count() == 0)
             after = read(consumer_of, kafka, topic, ROWS + 2)
             numbers = list(range(int(BAD), ROWS, KEYS))
             assert after[BAD] == [*numbers[:behind], LARGE, *numbers[behind:]]

@@ -10,15 +10,8 @@ import pytest
 import sqlalchemy as sa
 from attrs import define, field
 
-from tests.database.conftest import (
-    AnsweredRows,
-    OutboxBench,
-    arrived,
-    bench_at,
-    eventually,
-    header,
-    relaying,
-)
+from tests.database.conftest import AnsweredRows, OutboxBench, arrived, bench_at, header, relaying
+from tests.waiting import wait_until
 from window_consumer.database.outbox.relay import OutboxRelay
 from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
@@ -88,12 +81,12 @@ def late_commit_is_lost(
         bench.outbox.add(slow, TOPIC, b"quick", b"of another transaction, later")
         bench.add(TOPIC, b"slow", b"early")
         arrived(broker, TOPIC, 1)
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
         transaction.commit()
         for last in (b"next to last", b"last"):
             # Rows of one turn are sent in any order of their shards: the second is of a later one.
             bench.add(TOPIC, last, last)
-            eventually(lambda last=last: last in values(broker))  # type: ignore[misc] # of a loop
+            wait_until(lambda last=last: last in values(broker))  # type: ignore[misc] # of a loop
     return b"late" not in values(broker)
 
 
@@ -118,7 +111,7 @@ def row_is_left(bench: OutboxBench, broker: EmbeddedBroker, relay_class: type[Ou
     sender = DeadSender()
     bench.add(TOPIC, b"1", b"precious")
     with relaying(bench, broker.bootstrap, relay_class=relay_class, sender=sender):
-        eventually(lambda: sender.asked > 0)
+        wait_until(lambda: sender.asked > 0)
     return bench.count(bench.table.c.published_at.is_(None)) == 1
 
 
@@ -184,11 +177,11 @@ def test_only_the_acknowledged_prefix_of_a_key_is_marked(bench: OutboxBench) -> 
         bench.add(TOPIC, value[:1], value)
     sender = PartialSender(silent={b"a2"})
     with relaying(bench, "127.0.0.1:1", sender=sender):
-        eventually(lambda: {b"a1", b"b1"} <= set(sender.taken))
-        eventually(lambda: bench.count() == 2)
+        wait_until(lambda: {b"a1", b"b1"} <= set(sender.taken))
+        wait_until(lambda: bench.count() == 2)
         assert [row.payload for row in bench.rows()] == [b"a2", b"a3"]
         sender.silent.clear()
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
     firsts = list(dict.fromkeys(each for each in sender.taken if each != b"a3"))
     assert [each for each in firsts if each.startswith(b"a")] == [b"a1", b"a2"]
     assert sender.taken[-2:] == [b"a2", b"a3"]
@@ -198,15 +191,15 @@ def test_a_refused_row_blocks_its_key_until_it_is_taken(bench: OutboxBench) -> N
     sender = PartialSender(refuses={b"a1"})
     bench.add(TOPIC, b"a", b"a1")
     with relaying(bench, "127.0.0.1:1", sender=sender, refused_again_s=0.3):
-        eventually(lambda: bench.count(bench.table.c.status == "blocked") == 1)
+        wait_until(lambda: bench.count(bench.table.c.status == "blocked") == 1)
         for value in (b"a2", b"a3", b"b1"):
             bench.add(TOPIC, value[:1], value)
-        eventually(lambda: sender.taken == [b"b1"])
+        wait_until(lambda: sender.taken == [b"b1"])
         (first, *_) = bench.rows()
         assert (first.last_error, first.payload) == ("too large", b"a1")
         assert first.attempts >= 1
         sender.refuses.clear()
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
     assert sender.taken == [b"b1", b"a1", b"a2", b"a3"]
 
 
@@ -215,8 +208,8 @@ def test_with_skip_a_refused_row_is_marked_and_its_key_goes_on(bench: OutboxBenc
     for value in (b"a1", b"a2"):
         bench.add(TOPIC, value[:1], value)
     with relaying(bench, "127.0.0.1:1", sender=sender, on_refused="skip"):
-        eventually(lambda: sender.taken == [b"a2"])
-        eventually(lambda: bench.count() == 1)
+        wait_until(lambda: sender.taken == [b"a2"])
+        wait_until(lambda: bench.count() == 1)
         (row,) = bench.rows()
         assert (row.status, row.attempts, row.last_error) == ("failed", 1, "too large")
 
@@ -228,22 +221,22 @@ def test_commands_act_on_refused_rows(bench: OutboxBench) -> None:
         bench.add(TOPIC, value[:1], value)
     blocked = bench.table.c.status == "blocked"
     with relaying(bench, "127.0.0.1:1", sender=sender, refused_again_s=3600.0):
-        eventually(lambda: bench.count(blocked) == 2)
+        wait_until(lambda: bench.count(blocked) == 2)
         for value in (b"a2", b"b2"):
             bench.add(TOPIC, value[:1], value)
         with bench.engine.begin() as connection:
             first, second = store.refused(connection, 10)
             assert store.skip(connection, [first.id]) == 1
-        eventually(lambda: sender.taken == [first.key + b"2" if first.key else b""])
+        wait_until(lambda: sender.taken == [first.key + b"2" if first.key else b""])
         sender.refuses.clear()
         with bench.engine.begin() as connection:
             assert store.retry(connection, [second.id]) == 1
-        eventually(lambda: bench.count() == 1)
+        wait_until(lambda: bench.count() == 1)
         assert sender.taken[1:] == [b"%s%d" % (second.key or b"", number) for number in (1, 2)]
         with bench.engine.begin() as connection:
             assert [row.id for row in store.refused(connection, 10)] == [first.id]
             assert store.retry(connection, None) == 1
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
 
 
 def test_rows_wait_while_kafka_is_away(bench: OutboxBench, broker: EmbeddedBroker) -> None:
@@ -253,12 +246,12 @@ def test_rows_wait_while_kafka_is_away(bench: OutboxBench, broker: EmbeddedBroke
         broker.broker_down()
         for number in range(3):
             bench.add(TOPIC, b"1", b"%d" % number)
-        eventually(lambda: relay.trouble is not None)
+        wait_until(lambda: relay.trouble is not None)
         assert bench.count(bench.table.c.published_at.is_(None)) == 3
-        eventually(lambda: relay.figures().oldest_s > 0.0)
+        wait_until(lambda: relay.figures().oldest_s > 0.0)
         broker.broker_up()
-        eventually(lambda: bench.count() == 0)
-        eventually(lambda: relay.trouble is None)
+        wait_until(lambda: bench.count() == 0)
+        wait_until(lambda: relay.trouble is None)
     assert list(dict.fromkeys(values(broker))) == [b"before", b"0", b"1", b"2"]
 
 
@@ -267,7 +260,7 @@ def test_a_repetition_has_the_same_id(bench: OutboxBench, broker: EmbeddedBroker
     row: dict[str, Any] = bench.rows()[0]._asdict()
     with relaying(bench, broker.bootstrap):
         arrived(broker, TOPIC, 1)
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
         with bench.engine.begin() as connection:
             connection.execute(bench.table.insert().values(row))
         messages = arrived(broker, TOPIC, 2)
@@ -278,10 +271,10 @@ def test_another_topic_goes_on_while_one_is_silent(bench: OutboxBench) -> None:
     sender = PartialSender(silent={b"silent"})
     bench.add("silent", b"1", b"silent")
     with relaying(bench, "127.0.0.1:1", sender=sender, first_pause_s=60.0, longest_pause_s=60.0):
-        eventually(lambda: bench.count(bench.table.c.topic != "silent") == 0)
+        wait_until(lambda: bench.count(bench.table.c.topic != "silent") == 0)
         for number in range(20):
             bench.add(TOPIC, b"%d" % number, b"spoken")
-        eventually(lambda: bench.count() == 1)
+        wait_until(lambda: bench.count() == 1)
     assert sender.taken == [b"spoken"] * 20
 
 

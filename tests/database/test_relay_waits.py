@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from attrs import evolve
 
-from tests.database.conftest import AnsweredRows, OutboxBench, eventually, relaying
+from tests.database.conftest import AnsweredRows, OutboxBench, relaying
 from tests.database.test_relay_order import PartialSender
+from tests.waiting import wait_until
 from window_consumer.database.outbox.relay import RelayRules
 from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
@@ -32,9 +33,9 @@ def test_a_silent_topic_is_tried_again_when_its_pause_is_over(bench: OutboxBench
     sender = PartialSender(silent={b"1"})
     bench.add(TOPIC, b"key", b"1")
     with relaying(bench, NOWHERE, ONCE, sender=sender) as relay:
-        eventually(lambda: relay.trouble is not None)
+        wait_until(lambda: relay.trouble is not None)
         sender.silent.clear()
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
     assert sender.taken == [b"1"]
 
 
@@ -48,9 +49,9 @@ def test_rows_in_a_lane_that_another_session_holds_are_sent_once_it_is_free(
         for lane in range(4):
             assert database.store.dialect.lock(other, database.store.lock_name, lane)
         with relaying(in_postgres, NOWHERE, ONCE, sender=sender) as relay:
-            eventually(lambda: relay.figures().oldest_s > 0)  # it has looked
+            wait_until(lambda: relay.figures().oldest_s > 0)  # it has looked
             holding.rollback()
-            eventually(lambda: in_postgres.count() == 0)
+            wait_until(lambda: in_postgres.count() == 0)
     database.engine.dispose()
 
 
@@ -71,7 +72,7 @@ def test_a_topic_that_takes_some_rows_of_a_batch_gets_the_others_at_once(
         for number in range(5):
             bench.outbox.add(connection, TOPIC, b"key", b"%d" % number)
     with relaying(bench, NOWHERE, rules, sender=sender):
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
     assert sender.taken == [b"%d" % number for number in range(5)]
 
 
@@ -81,5 +82,5 @@ def test_a_row_whose_commit_takes_a_while_is_sent_without_a_poll(in_postgres: Ou
     sender = PartialSender()
     with relaying(in_postgres, NOWHERE, RARELY, sender=sender):
         in_postgres.add(TOPIC, b"key", b"1")
-        eventually(lambda: in_postgres.count() == 0)
+        wait_until(lambda: in_postgres.count() == 0)
     assert sender.taken == [b"1"]

@@ -10,9 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests.commands import Commands, kafka_of
-from tests.database.conftest import OutboxBench, arrived, bench_at, eventually, relaying
+from tests.database.conftest import OutboxBench, arrived, bench_at, relaying
 from tests.database.pgbouncer import bouncing
 from tests.logged import events_in
+from tests.waiting import wait_until
 from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.setup import OutboxDatabase, ShardsDifferError
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -46,7 +47,7 @@ def test_a_commit_wakes_the_relay_of_another_process(
             bench.add(TOPIC, b"1", b"%d" % number)
             daemon.wait_for(LogEvent.OUTBOX_STARTED)
             arrived(broker, TOPIC, number)
-            eventually(lambda: bench.count() == 0)
+            wait_until(lambda: bench.count() == 0)
         with bench.engine.begin() as connection:
             listening = connection.scalars(LISTENERS).all()
             for pid in listening:
@@ -96,7 +97,7 @@ def test_a_relay_with_another_number_of_shards_does_not_start(
         assert bench.count() == 100
         configure(commands, broker, url, shards=48)
         daemon = commands.start("outbox", "run")
-        eventually(lambda: bench.count() == 0)
+        wait_until(lambda: bench.count() == 0)
         assert daemon.stop().code == 0
 
 
@@ -111,7 +112,7 @@ def test_rows_of_writers_that_differ_are_sent_and_reported(
         assert events_in(caplog) == [LogEvent.OUTBOX_SHARDS_DIFFER]
         caplog.clear()
         with relaying(bench, broker.bootstrap):
-            eventually(lambda: bench.count() == 0)
+            wait_until(lambda: bench.count() == 0)
     assert events_in(caplog).count(LogEvent.OUTBOX_SHARDS_DIFFER) == 1
 
 
@@ -184,22 +185,14 @@ def test_a_deadlock_with_another_transaction_repeats_nothing(
         other.exec_driver_sql("SET LOCAL deadlock_timeout = '60s'")
         other.execute(lock.where(ids == second))
         with relaying(in_postgres, broker.bootstrap) as relay:
-            eventually(lambda: waits_for_a_row(in_postgres))
+            wait_until(in_postgres.waits_for_a_lock)
             other.execute(lock.where(ids == first))  # returns when the relay has been the victim
             other.rollback()
-            eventually(lambda: in_postgres.count() == 0)
+            wait_until(lambda: in_postgres.count() == 0)
             assert relay.trouble is None
             assert relay.figures().sent == 2
-    eventually(lambda: deadlocks(in_postgres) == 1)  # counted a second later, or so
+    wait_until(lambda: deadlocks(in_postgres) == 1)  # counted a second later, or so
     assert [each.value() for each in broker.read_all(TOPIC)] == [first.bytes, second.bytes]
-
-
-def waits_for_a_row(bench: OutboxBench) -> bool:
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    with bench.engine.connect() as connection:
-        return bool(
-            connection.exec_driver_sql(f"{waiting} AND datname = current_database()").scalar()
-        )
 
 
 def deadlocks(bench: OutboxBench) -> int:
@@ -223,7 +216,7 @@ def test_relays_behind_pgbouncer_keep_order_and_lose_nothing(
         for number in range(300):
             with in_postgres.engine.begin() as connection:
                 in_postgres.outbox.add(connection, TOPIC, b"%d" % (number % 7), b"%d" % number)
-        eventually(lambda: in_postgres.count() == 0)
+        wait_until(lambda: in_postgres.count() == 0)
     numbers = [int(each.value() or b"") for each in broker.read_all(TOPIC)]
     firsts = list(dict.fromkeys(numbers))
     assert sorted(firsts) == list(range(300))

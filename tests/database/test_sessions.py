@@ -19,7 +19,8 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from tests.database.conftest import OutboxBench
-from tests.database.once_shop import QUICK, OnceShop, until
+from tests.database.once_shop import QUICK, OnceShop
+from tests.waiting import wait_until
 from window_consumer import Produce, Record
 from window_consumer.database import Once, Outbox
 from window_consumer.model.errors import UsageError
@@ -99,7 +100,7 @@ def test_a_handler_gets_a_session_of_the_factory_in_the_transaction_of_once(
     factory = sessionmaker(shop.engine if is_bound else None, class_=ShopSession)
     once = shop.once(session=factory, fenced=kind == "function")
     with shop.start(once, kind=kind, **ONE_AT_A_TIME) as running:
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         assert running.counters["place"].deduplicated == 1
     assert all(issubclass(each, ShopSession) for each in seen)
     assert set(attempts) == {1, 2}
@@ -115,7 +116,7 @@ def test_coroutines_get_one_too(shop: OnceShop) -> None:
     factory = async_sessionmaker(engine, class_=LaterShopSession)
     once = shop.once(engine=engine, session=factory)
     with shop.start(once, kind="coroutine", **ONE_AT_A_TIME) as running:
-        until(lambda: running.counters["place"].finished == 3)
+        wait_until(lambda: running.counters["place"].finished == 3)
     assert seen == [LaterShopSession] * 2
     assert shop.placed == ["a", "b"]
 
@@ -135,7 +136,7 @@ def test_what_ends_the_transaction_of_such_a_session_fails_the_call(
     shop.fill("bad", "good")
     once = shop.once(session=sessionmaker(shop.engine))
     with shop.start(once, ordering="unordered", **QUICK) as running:
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
         assert running.counters["place"].dead_lettered == 1
     assert shop.placed == ["good", "nested"]
     assert len(shop.rows(once.table)) == 1
@@ -159,7 +160,7 @@ def test_helpers_use_the_scoped_session_of_the_call_which_is_gone_after_it(shop:
     shop.behave = behave
     shop.fill("a", "bad", "b")
     with shop.start(shop.once(session=scoped), ordering="unordered", **QUICK) as running:
-        until(lambda: running.counters["place"].finished == 3)
+        wait_until(lambda: running.counters["place"].finished == 3)
         assert running.counters["place"].dead_lettered == 1
     assert len(set(map(id, sessions))) == len(sessions)
     assert shop.placed == ["a", "a, helped", "b", "b, helped"]
@@ -178,7 +179,7 @@ def test_a_context_around_a_session_is_left_after_the_call(shop: OnceShop) -> No
 
     shop.fill("a", "b")
     with shop.start(shop.once(session=session), **ONE_AT_A_TIME) as running:
-        until(lambda: running.counters["place"].finished == 2)
+        wait_until(lambda: running.counters["place"].finished == 2)
     assert shop.placed == ["a", "b"]
     assert entered == ["in", "out"] * 2
 
@@ -192,7 +193,7 @@ def test_a_session_with_binds_writes_to_its_databases(shop: OnceShop, tmp_path: 
     shop.behave = lambda order: order.session.execute(sa.insert(reports).values(value="r"))
     shop.fill("a")
     with shop.start(shop.once(session=factory), **QUICK) as running:
-        until(lambda: running.counters["place"].processed == 1)
+        wait_until(lambda: running.counters["place"].processed == 1)
     assert shop.placed == ["a"]
     with elsewhere.connect() as connection:
         assert connection.scalars(sa.select(reports.c.value)).all() == ["r"]
@@ -227,7 +228,7 @@ def assert_refused(shop: OnceShop, factory: Any) -> None:
     shop.fill("a")
     once = shop.once(session=factory)
     with shop.start(once, retry={"attempts": 1}) as running:
-        until(lambda: running.counters["place"].dead_lettered == 1)
+        wait_until(lambda: running.counters["place"].dead_lettered == 1)
     (letter,) = shop.broker.read_all("shop.orders.dlq")
     headers = dict(letter.headers() or [])
     assert headers["wc-error-class"] == b"window_consumer.model.errors.UsageError"
@@ -275,7 +276,7 @@ def test_db_session_of_flask_sqlalchemy_works_with_once_and_outbox(
     shop.behave = bill
     shop.fill("a", "b", "a", ids=("1", "2", "1"))
     with shop.start(once, **ONE_AT_A_TIME) as running:
-        until(lambda: running.counters["place"].finished == 3)
+        wait_until(lambda: running.counters["place"].finished == 3)
         assert running.counters["place"].deduplicated == 1
     with web.app_context():
         assert sorted(db.session.scalars(sa.select(Bill.value))) == ["a", "b"]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.database.once_shop import OVERTAKE, OnceShop, until
+from tests.database.once_shop import OVERTAKE, OnceShop
 from tests.logged import lines_of
+from tests.waiting import wait_until
 from window_consumer.database import Once
 from window_consumer.database.once.writer import LONG_S, QUIET_S, WAITED_S, WriterTurns
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -42,10 +43,10 @@ def test_the_call_that_others_wait_for_is_named(
     worker = {"ordering": "unordered", "concurrency": 2, **batch, **OVERTAKE}
     try:
         with shop.start(shop.once(lock_timeout="1s"), kind=kind, **worker) as running:
-            until(lambda: lines_of(caplog, LogEvent.ONCE_HOLDS_LOCK))
-            until(lambda: lines_of(caplog, LogEvent.ONCE_WAITS))
+            wait_until(lambda: lines_of(caplog, LogEvent.ONCE_HOLDS_LOCK))
+            wait_until(lambda: lines_of(caplog, LogEvent.ONCE_WAITS))
             go_on.set()
-            until(lambda: running.counters["place"].finished == 2)
+            wait_until(lambda: running.counters["place"].finished == 2)
     finally:
         go_on.set()
     said = vars(lines_of(caplog, LogEvent.ONCE_HOLDS_LOCK)[0])

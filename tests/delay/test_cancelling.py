@@ -7,7 +7,7 @@ import pytest
 from tests import reading
 from tests.commands import DEADLINE_S, Commands
 from tests.delay.service import DelayService
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 
 SOON_MS = 3500
 """The level of 2 s, then of 1 s; the rest it waits in the window."""

@@ -12,8 +12,8 @@ from tests import reading, topics
 from tests.commands import DEADLINE_S
 from tests.conftest import MakeTopic
 from tests.delay.service import DelayService
-from tests.integration.members import wait_until
 from tests.new_failures.shop import Version
+from tests.waiting import wait_until
 from window_consumer.delay.cancel_topic import KIND
 from window_consumer.delay.config import WORKER
 

@@ -11,7 +11,7 @@ import pytest
 from tests import reading
 from tests.commands import DEADLINE_S, Commands
 from tests.delay.service import LEVELS, DelayService
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.embedded.capacity import NewRecord
 

@@ -134,5 +134,5 @@ def test_run_has_the_service_beside_its_workers_unless_configured_otherwise(
     else:
         running.wait_for("charge: reads")
         service.send("later", wc_delay=10)
-        time.sleep(1.0)
+        time.sleep(1.0)  # a service that runs all the same has the time to deliver it
         assert reading.read_all(service.client, "orders") == []

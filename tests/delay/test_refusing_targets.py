@@ -15,8 +15,8 @@ from tests.delay.service import DelayService
 from tests.engine.driver import COPIES
 from tests.engine.producing import REFUSED, TOO_LARGE, ProducingDriven, invoice
 from tests.engine.support import ORDERS, Note
-from tests.integration.members import wait_until
 from tests.new_failures.shop import Version
+from tests.waiting import wait_until
 from window_consumer.delay.config import WORKER, DelayConfig
 from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.refusing_targets import KIND, MOST_COUNTED, MOST_TRIED, RefusingTargets

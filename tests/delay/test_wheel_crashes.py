@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,11 +62,9 @@ class KilledWheel(RuleBasedStateMachine):
     @rule(fuse=st.none() | st.integers(0, 5))
     def stop(self, fuse: int | None) -> None:
         self.world.fuse = fuse
-        try:
+        with suppress(Killed):
             if self.process is not None:
                 self.process.stop()
-        except Killed:
-            pass
         self.end()
 
     @rule()

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests import topics
 from tests.commands import DEADLINE_S
 from tests.delay.service import DelayService
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer.model.log_events import LogEvent
 
 PARTITIONS = 2
@@ -41,10 +41,7 @@ def wheel(service: DelayService, tmp_path: Path) -> DelayService:
 
 def wait_for_files(folder: Path) -> None:
     """Wait until the records that wait are in files that a later process may use."""
-    deadline = time.monotonic() + 30
-    while not _are_covered(folder):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: _are_covered(folder), why="files of both partitions")
 
 
 def test_records_wait_in_a_wheel_until_they_are_due(wheel: DelayService) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import ROOT, blocks, module_of
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 PAGE = ROOT / "docs/broadcast.md"

@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.commands import DEADLINE_S, Command
 from tests.docs.pages import ROOT
+from tests.waiting import wait_until
 
 ORDERS = 30
 
@@ -81,13 +82,6 @@ def order(form: str, item: str) -> None:
     body = urllib.parse.urlencode({"item": item}).encode()
     with urllib.request.urlopen(f"{form}orders", body, timeout=DEADLINE_S) as answer:  # noqa: S310 - http
         assert answer.status == 200  # of the page that it leads to
-
-
-def eventually(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 2 * DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def events_in(bootstrap: str) -> list[tuple[object, object]]:
@@ -146,13 +140,13 @@ def test_each_order_has_one_invoice_and_one_event_although_the_worker_is_killed(
 
         placing = threading.Thread(target=place)
         placing.start()
-        eventually(lambda: count("SELECT count(*) FROM invoices") >= 3)
+        wait_until(lambda: count("SELECT count(*) FROM invoices") >= 3)
         os.kill(int(printed(shop, r"worker: process (\d+)")), signal.SIGKILL)
         invoiced_before = count("SELECT count(*) FROM invoices")
         placing.join()
         shop.wait_for("worker: process", times=2)
-        eventually(lambda: count("SELECT count(*) FROM invoices") >= ORDERS)
-        eventually(lambda: not count("SELECT count(*) FROM wc_outbox"))
+        wait_until(lambda: count("SELECT count(*) FROM invoices") >= ORDERS)
+        wait_until(lambda: not count("SELECT count(*) FROM wc_outbox"))
         events = events_in(printed(shop, r"broker: (\S+)"))
         with urllib.request.urlopen(form, timeout=DEADLINE_S) as page:  # noqa: S310 - http
             text = page.read().decode()
@@ -178,7 +172,7 @@ def test_a_relative_database_is_one_file_for_the_form_and_the_worker(checkout: P
             with engine.connect() as connection:
                 return int(connection.scalar(sa.text("SELECT count(*) FROM invoices")) or 0)
 
-        eventually(invoices)
+        wait_until(invoices)
         assert invoices() == 1
         engine.dispose()
 

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import pytest
 
 from tests.commands import DEADLINE_S, Command
 from tests.docs.pages import ROOT, blocks
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 WITH_ONCE = """
@@ -81,14 +81,11 @@ def address_of(server: Command) -> str:
 
 
 def wait_for_processed(address: str, count: int) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
+    def is_so() -> bool:
         with urllib.request.urlopen(f"{address}/processed", timeout=DEADLINE_S) as answer:  # noqa: S310 - http
-            found = json.load(answer)
-        if found == {"charge": count}:
-            return
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
+            return bool(json.load(answer) == {"charge": count})
+
+    wait_until(is_so, why=f"{count} processed")
 
 
 @pytest.mark.parametrize("shop", list(SHOPS))

@@ -12,7 +12,7 @@ import yaml
 
 from tests.commands import kafka_of
 from tests.golden_texts import Golden
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import App, ConfigError, Record, Running
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 

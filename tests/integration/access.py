@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.integration.members import wait_until
 from tests.plans import Acl
+from tests.waiting import wait_until
 
 _PLANNED_KINDS = {"transactional": "TRANSACTIONAL_ID"}
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +37,6 @@ from window_consumer.testing.events import (
 )
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-def wait_until(what: Callable[[], bool], timeout_s: float, why: str) -> None:
-    """Look every few hundredths of a second until it is so; AssertionError after the timeout."""
-    deadline = time.monotonic() + timeout_s
-    pause = 0.02
-    while not what():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {why}"
-        # A process outside of this one is waited for: there is nothing to be notified by.
-        signal.sigtimedwait((), pause)
 
 
 @define

@@ -24,9 +24,9 @@ from confluent_kafka.admin import (
 )
 
 from tests import reading, topics
-from tests.integration.members import wait_until
 from tests.integration.stalls import Stalls
 from tests.logged import lines_of
+from tests.waiting import wait_until
 from window_consumer import App, Record
 from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.kafka.cluster.groups import committed_offsets

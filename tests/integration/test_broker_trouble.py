@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import PROTOCOLS, protocol_settings
-from tests.integration.members import wait_until
 from tests.integration.retry_topics import CALM, RetryTopics
 from tests.integration.shop import DEADLINE_S, Shop, fails_on
+from tests.waiting import wait_until
 from window_consumer import Record
 from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
 from window_consumer.model.log_events import LogEvent

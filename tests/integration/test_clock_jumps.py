@@ -8,8 +8,8 @@ from time import perf_counter, sleep, time
 
 import pytest
 
-from tests.integration.members import wait_until
 from tests.integration.shop import DEADLINE_S
+from tests.waiting import wait_until
 from window_consumer import Record
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target

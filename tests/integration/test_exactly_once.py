@@ -15,9 +15,10 @@ from tests import reading
 from tests.conftest import MakeTopic
 from tests.integration import once_member
 from tests.integration.conftest import ShopOn, protocol_settings
-from tests.integration.members import SHORT_MS, Members, produce, set_session, wait_until
+from tests.integration.members import SHORT_MS, Members, produce, set_session
 from tests.integration.retry_topics import RetryTopics
 from tests.integration.shop import DEADLINE_S
+from tests.waiting import wait_until
 from window_consumer import App, Produce, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import ConfigError, Fatal, WorkerStoppedError

@@ -10,9 +10,10 @@ import pytest
 
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
-from tests.integration.members import Member, Members, produce, wait_until
+from tests.integration.members import Member, Members, produce
 from tests.integration.retry_topics import CALM, RetryTopics
 from tests.integration.shop import DEADLINE_S
+from tests.waiting import wait_until
 from window_consumer.testing.events import Produced
 from window_consumer.testing.guarantees import (
     CommittedReachesEnd,

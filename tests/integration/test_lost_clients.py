@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import pytest
 from attrs import define, field
 
-from tests.integration.members import wait_until
 from tests.integration.shop import DEADLINE_S
 from tests.kafka.fenced_broker import FencedBroker
 from tests.kafka.quick_watchdogs import UnreportedWatchdog, quick_watchdog
+from tests.waiting import wait_until
 from window_consumer import Record
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target

@@ -12,8 +12,9 @@ import pytest
 
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
-from tests.integration.members import LONG_MS, Member, Members, produce, set_session, wait_until
+from tests.integration.members import LONG_MS, Member, Members, produce, set_session
 from tests.integration.shop import DEADLINE_S, Shop
+from tests.waiting import wait_until
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.events import Ended, OutlivedLogged, Started
 from window_consumer.testing.guarantees import (

@@ -9,9 +9,10 @@ import pytest
 
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
-from tests.integration.members import Members, log_ends, produce, wait_until
+from tests.integration.members import Members, log_ends, produce
 from tests.integration.retry_topics import CALM
 from tests.integration.shop import DEADLINE_S
+from tests.waiting import wait_until
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.model.log_events import LogEvent

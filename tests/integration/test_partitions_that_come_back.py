@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
-from tests.integration.members import Members, produce, wait_until
+from tests.integration.members import Members, produce
+from tests.waiting import wait_until
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.events import Started
 from window_consumer.testing.real_kafka import RealKafka

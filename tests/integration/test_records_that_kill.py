@@ -14,8 +14,9 @@ from confluent_kafka import Consumer, TopicPartition
 from tests import reading
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
-from tests.integration.members import SHORT_MS, Member, Members, produce, set_session, wait_until
+from tests.integration.members import SHORT_MS, Member, Members, produce, set_session
 from tests.integration.shop import DEADLINE_S
+from tests.waiting import wait_until
 from window_consumer.engine.commits.commit_metadata import decode
 from window_consumer.engine.guards.crash_history import most_ends
 from window_consumer.model import headers as names

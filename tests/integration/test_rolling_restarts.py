@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeTopic
-from tests.integration.members import Members, produce, wait_until
+from tests.integration.members import Members, produce
+from tests.waiting import wait_until
 from window_consumer.testing.guarantees import (
     CommittedReachesEnd,
     NoDuplicates,

@@ -15,7 +15,8 @@ from tests.commands import Command, Commands, Ended
 from tests.commands import produce as produce_values
 from tests.conftest import MakeTopic
 from tests.integration.access import Access
-from tests.integration.members import log_ends, produce, wait_until
+from tests.integration.members import log_ends, produce
+from tests.waiting import wait_until
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka

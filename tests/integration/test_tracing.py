@@ -14,7 +14,7 @@ import pytest
 
 from tests.commands import DEADLINE_S, Commands, produce
 from tests.conftest import ConsumerOf, MakeTopic
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import App, Fatal, Record, Skip, TracedProducer, TraceSettings
 from window_consumer.app.connect import findings_of
 from window_consumer.model.log_events import LogEvent

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer
 
-from tests.integration.members import wait_until
 from tests.kafka.test_topic_reader import LOG, plain
+from tests.waiting import wait_until
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.kafka.log_follower import LogFollower

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.log_writer import TransactionalWriter, WriterFencedError
 from window_consumer.kafka.writing.client import SendingClient

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from tests import reading
 from tests.golden_texts import Golden
 from tests.integration.access import Access
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer.model.errors import MissingTopicError, NotPermittedError, RunError
 from window_consumer.testing.real_kafka import RealKafka
 from window_consumer.testing.real_kafka_settings import Settings, free_addresses

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tests.conftest import MakeTopic
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.writing.batch_sending import BatchSender
 from window_consumer.model.protocols import Copy

@@ -8,6 +8,7 @@ from typing import Any
 from tests.admin.admin import Asking
 from tests.commands import DEADLINE_S, Command, Commands, Ended, kafka_of
 from tests.reading import spans
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 
@@ -157,10 +158,3 @@ class Version:
 
     def wait_for(self, finished: int, worker: str = "charge") -> None:
         wait_until(lambda: self.finished(worker) >= finished)
-
-
-def wait_until(holds: Any) -> None:
-    until = monotonic() + DEADLINE_S
-    while not holds():
-        assert monotonic() < until
-        sleep(0.05)

@@ -10,8 +10,9 @@ from confluent_kafka import Producer
 from tests.admin.admin import MadeUpBoard, asking
 from tests.commands import DEADLINE_S, Commands
 from tests.conftest import MakeTopic
-from tests.new_failures.shop import HANDLERS, SHOP, Version, wait_until
+from tests.new_failures.shop import HANDLERS, SHOP, Version
 from tests.reading import spans
+from tests.waiting import wait_until
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 from attrs import define, field
 
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 
 DEADLINE_S = 600.0
 BIN = Path(pyspark.__path__[0], "bin")

@@ -21,10 +21,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests import topics
 from tests.commands import Command, Commands
 from tests.conftest import MakeTopic
-from tests.integration.members import wait_until
 from tests.pipeline import here
 from tests.pipeline.conftest import QUICK
 from tests.pipeline.streams import batch, configured, counted, planned, write
+from tests.waiting import wait_until
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:

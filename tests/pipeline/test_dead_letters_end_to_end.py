@@ -16,9 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests import topics
 from tests.commands import Commands
 from tests.conftest import MakeTopic
-from tests.integration.members import log_ends, wait_until
+from tests.integration.members import log_ends
 from tests.model.test_dead_letter import CONNECT, SPRING
 from tests.pipeline import here
+from tests.waiting import wait_until
 from window_consumer.dlq.dead_letter import WrittenBy
 from window_consumer.dlq.spark import ranges as dead_letter_places
 from window_consumer.dlq.spark.config import DeadLetterSection

@@ -20,9 +20,9 @@ from pyspark.errors import PySparkException
 from tests import topics
 from tests.conftest import MakeTopic
 from tests.golden_texts import Golden
-from tests.integration.members import wait_until
 from tests.pipeline.gates import DEADLINE_S, ended, held_up
 from tests.pipeline.streams import batch, configured, counted, planned, write
+from tests.waiting import wait_until
 from window_consumer.dlq.spark import ranges as dead_letter_places
 from window_consumer.dlq.spark.summary import ReportRequest
 from window_consumer.model.errors import RunError

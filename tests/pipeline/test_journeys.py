@@ -14,7 +14,7 @@ import pytest
 
 from tests.commands import DEADLINE_S, Commands
 from tests.conftest import MakeTopic
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import App, Record, TracedProducer, TraceSettings
 from window_consumer.spark import jobs
 from window_consumer.spark.plan import PipelinePlan

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import MakeTopic
-from tests.integration.members import wait_until
 from tests.pipeline.conftest import INTERPRETED, QUICK
 from tests.pipeline.here import run_job
 from tests.pipeline.streams import batch, configured, counted, planned, write
+from tests.waiting import wait_until
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:

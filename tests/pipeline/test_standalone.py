@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 import window_consumer.__main__
 from tests.commands import Commands
 from tests.conftest import MakeTopic
-from tests.integration.members import wait_until
 from tests.pipeline.standalone import BIN, DEADLINE_S, ENVIRONMENT, SHORT_LIVED, Cluster, standalone
 from tests.pipeline.streams import batch, configured, counted, planned, write
+from tests.waiting import wait_until
 from window_consumer.spark import jars
 from window_consumer.testing.real_kafka import RealKafka
 

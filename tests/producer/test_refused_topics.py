@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import ConsumerOf, MakeTopic
 from tests.integration.access import Access
-from tests.integration.members import wait_until
 from tests.topics import make
+from tests.waiting import wait_until
 from window_consumer import Producer, SendFuture
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.embedded.mock_cluster import ApiKey, ErrorCode

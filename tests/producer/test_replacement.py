@@ -10,7 +10,7 @@ import pytest
 
 from tests.admin.certificates import make_certificate
 from tests.conftest import MakeTopic
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import Producer
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests import reading, topics
 from tests.commands import DEADLINE_S
 from tests.conftest import MakeTopic
-from tests.integration.members import wait_until
 from tests.integration.test_holes_in_the_log import COMPACTED
 from tests.replay.shop import ReplayShop, at, offsets
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import reading, topics
 from tests.commands import DEADLINE_S, Ended
-from tests.integration.members import wait_until
 from tests.replay.shop import T0, ReplayShop, at
+from tests.waiting import wait_until
 from window_consumer.engine.commits.commit_metadata import CommitNote, encode
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from tests.golden_texts import Golden
 from tests.logged import fields_of
 from tests.runtime.coroutines import DEADLINE_S, Coroutines, failed, stalled
+from tests.waiting import wait_until
 from window_consumer.model.errors import StalledError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Record
@@ -182,7 +182,7 @@ def test_a_call_that_blocks_the_loop_is_said_to_and_shown_where_it_stands(golden
         victim = begun(coroutines, hanging, 0)
         blocker = coroutines.submit(1)
         assert hanging.begun.acquire(timeout=DEADLINE_S)
-        until(lambda: coroutines.loop.is_blocked)
+        wait_until(lambda: coroutines.loop.is_blocked)
         try:
             assert coroutines.pool.inspect(stalled(victim, end=True)) is None
             failure = coroutines.pool.inspect(stalled(blocker))
@@ -192,7 +192,7 @@ def test_a_call_that_blocks_the_loop_is_said_to_and_shown_where_it_stands(golden
             assert "window_consumer/runtime" not in failure.fault.stack
         finally:
             released.set()
-        until(lambda: not coroutines.loop.is_blocked)
+        wait_until(lambda: not coroutines.loop.is_blocked)
         failure = coroutines.pool.inspect(stalled(victim))
         assert failure is not None
         assert "blocks" not in failure.fault.message
@@ -212,7 +212,7 @@ def test_what_blocks_the_loop_without_being_a_call_is_written_down_once(
     hanging = Hanging(hang)
     with Coroutines(hanging) as coroutines:
         slice_ = coroutines.submit(1)
-        until(lambda: coroutines.loop.is_blocked)
+        wait_until(lambda: coroutines.loop.is_blocked)
         try:
             for _ in range(2):
                 assert coroutines.pool.inspect(stalled(slice_, end=True)) is None
@@ -258,10 +258,3 @@ def test_what_calls_have_left_behind_is_cancelled_when_the_loop_ends() -> None:
         assert coroutines.run(1).plain
     assert ended == ["child"]
     assert not coroutines.loop.thread.is_alive()
-
-
-def until(condition: Any) -> None:
-    deadline = time.perf_counter() + DEADLINE_S
-    while not condition():
-        assert time.perf_counter() < deadline
-        time.sleep(0.005)

@@ -12,7 +12,7 @@ import yaml
 from attrs import evolve
 
 from tests.commands import kafka_of
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import App, Record
 from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.windows_snapshot import WindowsSnapshot

@@ -27,6 +27,7 @@ from tests.golden_texts import Golden
 from tests.logged import events_in, fields_of
 from tests.runtime import children
 from tests.runtime.holdings import Holdings
+from tests.waiting import wait_until
 from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.slices import Slice
@@ -108,14 +109,6 @@ class Pool:
 
 def offsets(messages: list[Any]) -> list[int]:
     return [message.offset() for message in messages]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = perf_counter() + DEADLINE_S
-    pause = threading.Event()
-    while not condition():
-        assert perf_counter() < deadline
-        pause.wait(0.002)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import yaml
 from attrs import define, field
 
-from tests.integration.members import wait_until
+from tests.waiting import wait_until
 from window_consumer import App
 from window_consumer.plan.feature import AppStart, RunningFeature
 from window_consumer.plan.feature_list import FeatureList

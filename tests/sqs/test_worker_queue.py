@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.commands import kafka_of
-from tests.integration.members import wait_until
 from tests.sqs.running_queues import LONG_S, WAIT_S, Shop, configured
+from tests.waiting import wait_until
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.sqs.metrics import LeaseFigures

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from tests.commands import DEADLINE_S
 from tests.kernel import event_writer
 from tests.logged import events_in, fields_of, lines_of
 from tests.telemetry.tracing import LOGGER
+from tests.waiting import wait_until
 from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
 from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.event_batch import encoded
@@ -57,13 +56,6 @@ def values(broker: EmbeddedBroker) -> list[bytes]:
     return sorted(record.value() for record in broker.read_all(TOPIC))
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def answered(way: TraceExporter) -> int:
     """Let the way out hear what became of its batches; return how many events are lost."""
     way.write([])
@@ -81,7 +73,7 @@ def test_what_is_written_is_shipped_and_deleted(broker: EmbeddedBroker, tmp_path
     way.start()
     way.write(batches(1, 2))
     way.write([])
-    wait_for(lambda: len(values(broker)) == 2)
+    wait_until(lambda: len(values(broker)) == 2)
     way.write(batches(3))
     way.close(DEADLINE_S)
     assert values(broker) == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
@@ -99,7 +91,7 @@ def test_what_a_killed_process_left_is_shipped_its_torn_end_left_out(
     gone.close()
     way = way_to(broker, tmp_path)
     way.start()
-    wait_for(lambda: not list(tmp_path.glob("*.spool")))
+    wait_until(lambda: not list(tmp_path.glob("*.spool")))
     way.close(DEADLINE_S)
     assert values(broker) == [b'{"n":1}', b'{"n":2}']
     assert way.figures().torn == 1
@@ -115,10 +107,10 @@ def test_while_brokers_refuse_everything_stays_in_the_spool(
     way = way_to(broker, tmp_path)
     way.start()
     way.write(batches(1))
-    wait_for(lambda: LogEvent.TRACE_EVENTS_HELD in events_in(caplog))
-    wait_for(lambda: way.figures().blocked_s)
+    wait_until(lambda: LogEvent.TRACE_EVENTS_HELD in events_in(caplog))
+    wait_until(lambda: way.figures().blocked_s)
     assert way.figures().held_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.spool"))
-    wait_for(lambda: values(broker) == [b'{"n":1}'])
+    wait_until(lambda: values(broker) == [b'{"n":1}'])
     way.close(DEADLINE_S)
     assert way.figures() == ExporterFigures({"disk": 0, "broker": 0}, held_bytes=0)
     assert LogEvent.TRACE_RECOVERED in events_in(caplog)
@@ -136,7 +128,7 @@ def test_what_cannot_be_shipped_by_the_end_is_left_for_the_next_process(tmp_path
         broker.create_topic(TOPIC, 1)
         way = way_to(broker, tmp_path)
         way.start()
-        wait_for(lambda: values(broker) == [b'{"n":1}'])
+        wait_until(lambda: values(broker) == [b'{"n":1}'])
         way.close(DEADLINE_S)
     assert list(tmp_path.iterdir()) == []
 
@@ -165,7 +157,7 @@ def test_straight_to_kafka_what_is_refused_is_lost_counted_and_said_once(
     way = way_to(broker, None)
     for number in (1, 2, 3):
         way.write(batches(number))
-        wait_for(lambda expected=number: answered(way) + len(values(broker)) == expected)  # type: ignore[misc] # bound in the loop
+        wait_until(lambda expected=number: answered(way) + len(values(broker)) == expected)  # type: ignore[misc] # bound in the loop
         assert number == 3 or way.figures().blocked_s > 0
     assert (way.lost, values(broker)) == (2, [b'{"n":3}'])
     way.close(DEADLINE_S)
@@ -177,7 +169,7 @@ def test_straight_to_kafka_what_is_refused_is_lost_counted_and_said_once(
 def test_a_topic_that_is_missing_costs_its_events_and_no_more(embedded: EmbeddedBroker) -> None:
     way = way_to(embedded, None, timeout_s=1.0)
     way.write(batches(1))
-    wait_for(lambda: answered(way) == 1)
+    wait_until(lambda: answered(way) == 1)
     assert way.figures().lost == {"broker": 1}
     assert way.figures().blocked_s > 0
     embedded.create_topic(TOPIC, 1)
@@ -187,12 +179,12 @@ def test_a_topic_that_is_missing_costs_its_events_and_no_more(embedded: Embedded
         """Write an event; until the client has found the topic, it is lost like the first."""
         written.append(written[-1] + 1)
         way.write(batches(written[-1]))
-        wait_for(lambda: answered(way) + len(values(embedded)) == len(written))
+        wait_until(lambda: answered(way) + len(values(embedded)) == len(written))
         return bool(values(embedded))
 
-    wait_for(arrives)
+    wait_until(arrives)
     assert values(embedded) == [b'{"n":%d}' % written.pop()]
-    wait_for(lambda: (answered(way), way.figures().blocked_s) == (len(written), 0))
+    wait_until(lambda: (answered(way), way.figures().blocked_s) == (len(written), 0))
     way.close(DEADLINE_S)
 
 
@@ -203,10 +195,10 @@ def test_a_topic_that_is_missing_costs_nothing_with_a_spool(
     way.start()
     way.write(batches(1, 2))
     way.write([])
-    wait_for(lambda: way.figures().blocked_s)
+    wait_until(lambda: way.figures().blocked_s)
     assert way.figures().held_bytes
     embedded.create_topic(TOPIC, 1)
-    wait_for(lambda: not list(tmp_path.glob("*.spool")))
+    wait_until(lambda: not list(tmp_path.glob("*.spool")))
     assert set(values(embedded)) == {b'{"n":1}', b'{"n":2}'}
     way.close(DEADLINE_S)
     assert way.figures() == ExporterFigures({"disk": 0, "broker": 0}, held_bytes=0)
@@ -227,7 +219,7 @@ def test_a_file_that_somebody_deletes_holds_up_nobody(
         finished, Orphans(tmp_path, LOGGER), lambda: events(broker), TOPIC, LOGGER
     )
     shipping.start()
-    wait_for(lambda: values(broker) == [b'{"n":2}'])
+    wait_until(lambda: values(broker) == [b'{"n":2}'])
     shipping.close(DEADLINE_S)
     gone.close()
     assert shipping.blocked_s == 0
