@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
-from tests.integration.members import wait_until
 from tests.sqs.running_queues import WAIT_S, Shop, configured
+from tests.waiting import wait_until
 from window_consumer.sqs.queue import InvalidReceiptError, QueuedMessage
 from window_consumer.testing.real_kafka import RealKafka
 
