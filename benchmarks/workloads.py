@@ -55,6 +55,7 @@ Work = Literal[
     "amo",
     "amo-kills",
     "hand-written",
+    "sqs",
 ]
 Store = Literal["levels", "wheel"]
 Baseline = Literal[
@@ -734,6 +735,14 @@ _ALL = (
             Floor("lost_per_kill", 32, at_most=True, is_guarantee=True),
             Floor("lost_without_kill", 0, at_most=True, is_guarantee=True),
         ),
+    ),
+    Workload(
+        "sqs",
+        "40,000 messages of 100 B, received and deleted in tens by four clients over HTTP; then 20"
+        " of a client that has died",
+        TopicSpec(records=40_000),
+        work="sqs",
+        floors=(Floor("messages_s", 3_000), Floor("visibility_s", 1.0, at_most=True)),
     ),
     Workload(
         "hand-written",
