@@ -17,11 +17,11 @@ import pytest
 
 from tests.engine.producing import ProducingDriven
 from tests.engine.support import ORDERS, OTHERS, Note, note_of, spent_after
+from tests.engine.transaction_mutants import OUTLETS
 from window_consumer.engine.commits.commit_metadata import MAX_CRASHES, CommitNote, encode
 from window_consumer.engine.commits.exactly_once import WINDOW_OFFSETS, ExactlyOnce
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.retry.failed_record import FailedRecord
-from window_consumer.engine.retry.output import Production
 from window_consumer.model.errors import NotCommittedError, PublishFailedError
 from window_consumer.model.produce import Produce
 from window_consumer.model.protocols import Commit, CommitResults, Copy, Delivery
@@ -184,7 +184,7 @@ class Transacting(ProducingDriven):
 
     def lose(self, name: TopicPartition) -> None:
         self.engine.on_lost([name], self.now)
-        self.outlet.lost([name])
+        self.outlet.lost()
         self.return_late()
         self.broker.finish()  # what is committed is known once no transaction is pending
         self.begin_again([name])
@@ -305,46 +305,6 @@ def test_a_window_takes_in_no_record_that_lies_too_far_from_its_first() -> None:
 # ---- planted bugs
 
 
-class OffsetsWithoutCopies(TransactionOutlet):
-    """Commits a record that left, without its copy."""
-
-    def _write_all(self, sent: FailedRecord | Production) -> None:
-        if not isinstance(sent, FailedRecord):
-            super()._write_all(sent)
-
-
-class OutputInTheNextTransaction(TransactionOutlet):
-    """Writes an output after the transaction that counts its record as finished."""
-
-    _kept: tuple[FailedRecord | Production, ...] = ()
-
-    def _write_all(self, sent: FailedRecord | Production) -> None:
-        kept, self._kept = self._kept, (sent,)
-        for each in kept:
-            super()._write_all(each)
-
-
-class CommitsAfterRevoke(TransactionOutlet):
-    """Does not wait for the transaction in flight before it gives a partition up."""
-
-    def settle(self, timeout_s: float) -> None: ...
-
-
-class ForgetsLanes(TransactionOutlet):
-    """Leaves outputs that wait without an answer when a transaction was aborted."""
-
-    def _on_ended(self, ended: TransactionEnd) -> None:
-        if ended.error is not None:
-            self._waiting.clear()
-        super()._on_ended(ended)
-
-
-class ShowsLost(TransactionOutlet):
-    """Commits what was written for a lost partition."""
-
-    def lost(self, names: Sequence[TopicPartition]) -> None: ...
-
-
 class ForgetsPartitions(ExactlyOnce):
     """Commits one partition of a transaction that holds the outputs of all."""
 
@@ -353,16 +313,7 @@ class ForgetsPartitions(ExactlyOnce):
 
 
 MUTANTS: dict[str, Callable[[], Transacting]] = {
-    **{
-        each.__name__: partial(Transacting, each)
-        for each in (
-            OffsetsWithoutCopies,
-            OutputInTheNextTransaction,
-            CommitsAfterRevoke,
-            ForgetsLanes,
-            ShowsLost,
-        )
-    },
+    **{each.__name__: partial(Transacting, each) for each in OUTLETS},
     "ForgetsPartitions": partial(Transacting, guarantee=ForgetsPartitions),
 }
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from attrs import evolve
 
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.retry_topics import Level
@@ -431,3 +432,19 @@ def _with(plan: SchedulePlan, action: Action, weight: float) -> SchedulePlan:
     weights = (after - before for before, after in pairwise((0.0, *plan.weights)))
     actions = {**dict(zip(plan.actions, weights, strict=True)), action: weight}
     return evolve(plan, actions=tuple(actions), weights=tuple(accumulate(actions.values())))
+
+
+def exactly_once(rng: Random) -> SchedulePlan:
+    """Results, copies and commits are transactions; members are killed and partitions move."""
+    plan = draw(rng)
+    handlers = evolve(plan.handlers, returns=rng.choice((0.3, 0.8)), refused=0.0)
+    return _with(
+        evolve(
+            plan,
+            engine=evolve(plan.engine, delivery=DeliveryMode.EXACTLY_ONCE),
+            handlers=handlers,
+            copy_limit=100_000,
+        ),
+        "kill",
+        2.0,
+    )

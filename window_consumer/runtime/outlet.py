@@ -15,7 +15,6 @@ from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.model.errors import NotCommittedError
 from window_consumer.model.protocols import Commit, CommitResults, Copy, Source
-from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.publisher import Publisher
 
 
@@ -46,8 +45,8 @@ class Outlet(Protocol):
     def settle(self, timeout_s: float) -> None:
         """Wait for everything that may still be aborted: partitions are about to be released."""
 
-    def lost(self, names: Sequence[TopicPartition]) -> None:
-        """Let nothing that was written for these partitions become visible, if it is not yet."""
+    def lost(self) -> None:
+        """Let nothing that was written for lost partitions become visible, if it is not yet."""
 
     def send(self, decisions: Decisions) -> None:
         """Send the copies, results and commits of one tick.
@@ -78,7 +77,7 @@ class SeparateWrites:
     def settle(self, timeout_s: float) -> None:
         """Do nothing: what was acked stays."""
 
-    def lost(self, names: Sequence[TopicPartition]) -> None:
+    def lost(self) -> None:
         """Do nothing: what was written is visible already."""
 
     def send(self, decisions: Decisions) -> None:

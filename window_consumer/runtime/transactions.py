@@ -270,7 +270,9 @@ class TransactionOutlet:
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
         """Commit partitions that are given up, and all others, and wait for the end."""
         if not self._is_open:
-            return _failed(commits, "the last transaction has not ended")
+            failed = _failed(commits, "the last transaction has not ended")
+            self._listener.on_committed(failed)  # partitions that stay are committed later
+            return failed
         self._freeze(commits)
         ended = self._ends.take(max(timeout_s, 0.001))
         if ended is None:
@@ -285,9 +287,8 @@ class TransactionOutlet:
             return _failed(commits, str(ended.error))
         return dict.fromkeys(each.name for each in commits)
 
-    def lost(self, names: Sequence[TopicPartition]) -> None:
+    def lost(self) -> None:
         """Abort: what was written for lost partitions must not become visible."""
-        self._pending = [each for each in self._pending if each.name not in names]
         if self._ending is not None:
             self._ending.is_cancelled = True
         elif self._is_open and self._written:
@@ -321,7 +322,7 @@ class TransactionOutlet:
                 results = dict.fromkeys(each.name for each in ended.commits)
                 self._listener.on_committed(results)
             pending, self._pending = self._pending, []
-            if pending:
+            if pending := [each for each in pending if self._is_current(each)]:
                 self._freeze(pending)
             return
         counters.transactions_aborted += 1
@@ -331,6 +332,11 @@ class TransactionOutlet:
         self._listener.on_aborted(ended.error)
         for sent in waiting:
             self._answer(sent)
+
+    def _is_current(self, commit: Commit) -> bool:
+        """Return whether a commit's partition has not begun elsewhere since it was made."""
+        partition = self._engine.partitions.get(commit.name)
+        return partition is not None and partition.commit.awaits(commit)
 
     def _remember_refusals(self) -> None:
         while self._failures:

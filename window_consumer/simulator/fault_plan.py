@@ -103,7 +103,8 @@ class FaultPlan:
         rng = self._rng
         if not self._handlers.returns or rng.random() >= self._handlers.returns:
             return 0, ""
-        bad = "" if self.calm or rng.random() < 0.85 else rng.choice(("topic", "size"))
+        is_good = self.calm or rng.random() < 1 - self._handlers.refused
+        bad = "" if is_good else rng.choice(("topic", "size"))
         return rng.randint(1, 3), bad
 
     def _fatal(self) -> Exception:

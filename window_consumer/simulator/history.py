@@ -53,6 +53,8 @@ class SimulationHistory:
         self._records: dict[int, KnownRecord] = {}
         self._tenures: dict[Partition, Tenure] = {}
         self._latest: dict[tuple[Member, TopicPartition], Tenure] = {}
+        self._again: set[tuple[Member, TopicPartition]] = set()
+        """Partitions that a member begins again after an aborted transaction: nothing has ended."""
         self._known_partitions: dict[str, int] = {}
         """How many partitions each topic had when the group first committed something."""
         self._out_of_range: set[tuple[Member, TopicPartition]] = set()
@@ -163,7 +165,9 @@ class SimulationHistory:
         note = decode(committed.metadata)
         if note and note.finished:
             ledger.check_ranges(note)
-        if note and note.suspect in ledger.records and not note.clean:
+        again = (member, name) in self._again
+        self._again.discard((member, name))
+        if note and note.suspect in ledger.records and not (note.clean or again):
             ledger.records[note.suspect].named_ends += 1
         tenure = Tenure(member, partition, ledger)
         is_source = name.topic not in self.retry_levels
@@ -180,6 +184,14 @@ class SimulationHistory:
                 f"{member} begins {name} at {tenure.start}, committed {committed.next_offset}"
             )
         return tenure
+
+    def begins_again(self, member: Member, names: Iterable[TopicPartition]) -> None:
+        """Record that a member reads partitions again by itself."""
+        self._again.update((member, name) for name in names)
+
+    def given_up(self, member: Member, names: Iterable[TopicPartition]) -> None:
+        """Record that a member gives partitions up for good."""
+        self._again.difference_update((member, name) for name in names)
 
     def sought(self, member: Member, name: TopicPartition, offset: int) -> None:
         """Record that a member continues to read elsewhere."""
@@ -199,11 +211,10 @@ class SimulationHistory:
 
     def _excuse_as_latest(self, tenure: Tenure) -> None:
         """Excuse records from before the group, except in new partitions."""
-        group, topic = self.broker.group(GROUP), tenure.name.topic
-        if not any(each.commit.name.topic == topic for each in group.applied):
+        topic = tenure.name.topic
+        if self._only_others_committed(topic):
             self._known_partitions[topic] = self.broker.topics.partitions(topic)
-        knew = tenure.name.partition < self._known_partitions.get(topic, 0)
-        if knew or self._only_others_committed(topic):
+        if tenure.name.partition < self._known_partitions.get(topic, 0):
             self.excuse(tenure.ledger, tenure.start, "latest")
 
     def delivered(self, member: Member, name: TopicPartition, messages: Sequence[Message]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
 from random import Random
 from typing import Any
@@ -26,11 +26,12 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
+from window_consumer.model.record import TopicPartition
 from window_consumer.parking.scans import LadderScans
 from window_consumer.runtime.call_log import CallLog
 from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.limited_log import LimitedLog
-from window_consumer.runtime.outlet import SeparateWrites
+from window_consumer.runtime.outlet import Outlet, SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
@@ -42,6 +43,7 @@ from window_consumer.simulator.parking import SimulatedParking
 from window_consumer.simulator.schedule import GROUP, copy_topic
 from window_consumer.simulator.shared import SharedSimulation, WatchedSink, WatchedSource
 from window_consumer.simulator.slots import Handler, SteppedSlots
+from window_consumer.simulator.transactions import SimulatedTransactions
 from window_consumer.simulator.watches.call_rate import RandomConcurrency
 from window_consumer.simulator.watches.calls import CallWatch
 from window_consumer.simulator.watches.turn import SimulatedTurns
@@ -132,6 +134,17 @@ def _partition_of(item: object) -> Partition | None:
     return item.production.partition if isinstance(item, ResultAck) else None
 
 
+class WatchedStartOffsets(CommittedStartOffsets):
+    """Where a member's partitions begin; reports to the history which begin again."""
+
+    def begin_again(self, names: Sequence[TopicPartition]) -> None:
+        """See StartOffsets."""
+        source = self._source
+        assert isinstance(source, WatchedSource)
+        source.begins_again(names)
+        super().begin_again(names)
+
+
 class SimulatedMember:
     """One member of the group: poll loop, Engine, slots, publisher. Owner: one thread."""
 
@@ -149,7 +162,12 @@ class SimulatedMember:
         self.on_stack = False
         """It is waiting now, and cannot take another turn."""
         self.source = WatchedSource(scene)
-        self.sink = WatchedSink(scene)
+        self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
+        self.sink = (
+            SimulatedTransactions(scene, lambda timeout_s: wait(self, timeout_s))
+            if plan.is_transactional
+            else WatchedSink(scene)
+        )
         levels = scene.ladder.levels
         self.rules = attrs.evolve(plan.engine, retry=attrs.evolve(plan.engine.retry, levels=levels))
         """The rules of the configuration that it started with."""
@@ -182,7 +200,6 @@ class SimulatedMember:
             )
         self.slices_out = 0
         """After its last turn."""
-        self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
         rules = plan.engine
         given = (rules.slots, handler, scene.calls, scene.clock.now)
         self.slots = (
@@ -190,12 +207,13 @@ class SimulatedMember:
             if plan.deaths is None
             else FakeProcesses(*given, plan.deaths)
         )
-        self.source.member = self.sink.member = self.slots.member = self
+        self.source.owner = self.sink.owner = self.slots.member = self
         reports = MemberListener(self, scene)
-        kept = scene.subject.make_kept(rules.ordering != "unordered")
+        recalls = self.engine.guarantee.recalls_lost
+        kept = scene.subject.make_kept(rules.ordering != "unordered" or not recalls)
         assignments = Assignments(
             self.source,
-            CommittedStartOffsets(
+            WatchedStartOffsets(
                 self.source, plan.on_no_offset, reports.warn, self.retry_levels, kept
             ),
             reports.warn,
@@ -205,9 +223,7 @@ class SimulatedMember:
             source=self.source,
             engine=self.engine,
             pool=self.slots,
-            outlet=SeparateWrites(
-                self.source, Publisher(name, self.sink, self.completions), self.engine.copy_of
-            ),
+            outlet=self._outlet(),
             completions=self.completions,
             assignments=assignments,
             offset_resets=OffsetResets(
@@ -228,6 +244,15 @@ class SimulatedMember:
 
     def __str__(self) -> str:
         return self.name
+
+    def _outlet(self) -> Outlet:
+        sink, make = self.sink, self.scene.subject
+        copy_of = self.engine.copy_of
+        if isinstance(sink, SimulatedTransactions):
+            return make.make_transactions(
+                self.source, self.engine, sink, sink, self.completions, self.scene.clock, copy_of
+            )
+        return SeparateWrites(self.source, Publisher(self.name, sink, self.completions), copy_of)
 
     def find_topics(self) -> list[str]:
         """Return the topics to read, as a real worker finds them periodically."""

@@ -7,6 +7,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
+from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
@@ -47,6 +48,8 @@ class Handlers:
     """Records that end the process whenever they are called."""
     returns: float = 0.0
     """The share of successful calls that return records to produce."""
+    refused: float = 0.15
+    """The share of those whose last result is refused for good."""
     turns: float = 0.0
     """Records that a rule holds, finishes or lets leave at their turn."""
 
@@ -142,6 +145,11 @@ class SchedulePlan:
     """Records behind a dead head of their key follow it to the dead letters."""
     deaths: float | None = None
     """The share of a slot's steps at which its process dies; None where slots are no processes."""
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether outputs and commits are written in transactions."""
+        return self.engine.delivery is DeliveryMode.EXACTLY_ONCE
 
 
 def copy_topic(topic: str, level: Level | None = None) -> str:

@@ -10,6 +10,7 @@ from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy, 
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.ladder_topics import LadderTopics
+from window_consumer.simulator.log_history import Tenure
 from window_consumer.simulator.schedule import GROUP, RESULT_TOPICS, SchedulePlan
 from window_consumer.simulator.system_under_test import SystemUnderTest
 from window_consumer.simulator.watches.audit import AuditWatch
@@ -17,6 +18,7 @@ from window_consumer.simulator.watches.calls import CallWatch
 from window_consumer.simulator.watches.commits import CommitWatch
 from window_consumer.simulator.watches.copies import CopyWatch
 from window_consumer.simulator.watches.results import ResultWatch
+from window_consumer.simulator.watches.transactions import TransactionWatch
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.log import FakeMessage
@@ -43,7 +45,15 @@ class SharedSimulation:
         self.calls = CallWatch(self.history)
         self.copies = CopyWatch(self.calls)
         self.results = ResultWatch(self.calls)
+        self.transactions = TransactionWatch(self.history, self._record_of)
         self.audit = AuditWatch(self.history)
+
+    def output_watch(self, copy: Copy) -> CopyWatch | ResultWatch:
+        """Return who watches a copy, or a result."""
+        return self.results if copy.topic in RESULT_TOPICS else self.copies
+
+    def _record_of(self, copy: Copy) -> tuple[Tenure, int]:
+        return self.output_watch(copy).record_of(copy)
 
 
 class WatchedSource(FakeSource):
@@ -51,7 +61,7 @@ class WatchedSource(FakeSource):
 
     def __init__(self, scene: SharedSimulation):
         super().__init__(scene.broker.topics, scene.broker.group(GROUP))
-        self.member: Any = None
+        self.owner: Any = None
         self.largest_batch = 0
         """The most bytes that one poll has returned."""
         self._scene = scene
@@ -63,7 +73,7 @@ class WatchedSource(FakeSource):
         self.record_assignment()
         size = 0
         for batch in batches:
-            self._scene.history.delivered(self.member, batch.name, batch.messages)
+            self._scene.history.delivered(self.owner, batch.name, batch.messages)
             size += sum(map(len, batch.messages))
         self.largest_batch = max(self.largest_batch, size)
         return batches
@@ -72,27 +82,32 @@ class WatchedSource(FakeSource):
         self, tell: Callable[[Sequence[TopicPartition]], None], names: Sequence[TopicPartition]
     ) -> None:
         if not self._group.has(self):
-            self._scene.calls.kept.losing(self.member, names)
+            self._scene.calls.kept.losing(self.owner, names)
         super()._give_up(tell, names)
+        self._scene.history.given_up(self.owner, names)
+
+    def begins_again(self, names: Sequence[TopicPartition]) -> None:
+        """Report that the member reads partitions again by itself."""
+        self._scene.history.begins_again(self.owner, names)
 
     def record_assignment(self) -> None:
         """Show the history what the Engine has been assigned."""
         for name in self.held:
-            self._scene.history.tenure(self.member, name)
+            self._scene.history.tenure(self.owner, name)
 
     def commit(self, commits: Sequence[Commit]) -> None:
         """Send commits."""
-        self._scene.commits.sending(self.member, commits)
+        self._scene.commits.sending(self.owner, commits)
         super().commit(commits)
 
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
         """Send commits and wait for the answers."""
-        self._scene.commits.sending(self.member, commits)
+        self._scene.commits.sending(self.owner, commits)
         return super().commit_now(commits, timeout_s)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
         """Continue reading elsewhere."""
-        self._scene.history.sought(self.member, name, offset)
+        self._scene.history.sought(self.owner, name, offset)
         super().seek(name, offset)
 
 
@@ -101,18 +116,16 @@ class WatchedSink(FakeSink):
 
     def __init__(self, scene: SharedSimulation):
         super().__init__(scene.broker.topics, scene.broker.fate)
-        self.member: Any = None
+        self.owner: Any = None
         self._scene = scene
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
         """Send a copy or a result."""
-        super().write(copy, self._watch(copy).writing(self.member, copy, on_delivery))
-
-    def _watch(self, copy: Copy) -> CopyWatch | ResultWatch:
-        return self._scene.results if copy.topic in RESULT_TOPICS else self._scene.copies
+        watch = self._scene.output_watch(copy)
+        super().write(copy, watch.writing(self.owner, copy, on_delivery))
 
     def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
         """Append it, and report it to the history."""
         message = super().append(name, copy)
-        self._watch(copy).written(name, copy, message)
+        self._scene.output_watch(copy).written(name, copy, message)
         return message

@@ -115,6 +115,9 @@ class Simulation:
                 member.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
             self._take_turn(member)
             self._take_turn(member)
+            if self.plan.is_transactional:
+                member.sink.serve()
+                self._take_turn(member)
 
     # ---- members
 
@@ -297,7 +300,7 @@ class Simulation:
         self.fault_plan.change()
         self.broker.topics.answering = rng.random() < 0.7
         group = self.broker.group(GROUP)
-        if rng.random() < 0.1:
+        if rng.random() < 0.1 and not self.plan.is_transactional:  # there it stops the worker
             self.scene.commits.metadata_is_cut = True
             group.max_metadata_bytes = rng.choice((45, 64, 100))
         for member in self.members:

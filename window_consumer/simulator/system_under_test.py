@@ -20,6 +20,7 @@ from window_consumer.engine.retry.retry_topics import RetryTopicLevel, is_read_o
 from window_consumer.model.protocols import Copy
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderReader, LadderScans
+from window_consumer.runtime.transactions import TransactionOutlet
 
 ReadsOn = Callable[[RetryTopicLevel, int | None], bool]
 """Returns whether to read a retry topic without a configured level; see ``is_read_on``."""
@@ -45,6 +46,7 @@ class SystemUnderTest:
     make_redrive: MakeRedrive = Redrive
     reads_on: ReadsOn = is_read_on
     make_kept: Callable[[bool], KeptOutcomes] = lambda ordered: KeptOutcomes(ordered=ordered)
+    make_transactions: Callable[..., TransactionOutlet] = TransactionOutlet
     make_parking: MakeParking = Parking
     make_scans: MakeScans = LadderScans
     make_audit: MakeAudit | None = None

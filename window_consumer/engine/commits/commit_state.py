@@ -77,6 +77,10 @@ class CommitState:
         """A commit was sent and not answered."""
         return self._in_flight is not None
 
+    def awaits(self, commit: Commit) -> bool:
+        """Return whether it is this commit that was made and not answered."""
+        return self._in_flight is commit
+
     @property
     def bytes_in_flight(self) -> int:
         """The length of the metadata in flight."""

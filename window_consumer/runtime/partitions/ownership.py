@@ -108,7 +108,7 @@ class PartitionOwnership:
         for name in held:
             self._assignments.starts.lost(self._engine.partitions[name], now)
         outlived = dict.fromkeys([*self._lose(names, now), *suspects])
-        self._outlet.lost(names)
+        self._outlet.lost()
         if held:
             self._worker_log.warn(
                 LogEvent.PARTITIONS_LOST,
@@ -247,7 +247,7 @@ class PartitionOwnership:
         self._worker_log.calls.outlived(outlived)
         self._worker_log.calls.lost(self._engine.losses.take())
         if unverified:
-            self._outlet.lost(list(unverified))
+            self._outlet.lost()
         self._last_commits.write([each for each in commits if each.name not in unverified])
         self._remove(names)
         return outlived

@@ -49,12 +49,12 @@ class CommitWatch:
         for offset, record in tenure.ledger.records.items():
             if offset < tenure.start or tenure.is_over(offset):
                 continue
-            if self._history.is_over(tenure, offset) and _covers(note, offset):
+            if self._history.is_over(tenure, offset) and covers(note, offset):
                 self._history.dropped(tenure, record)
                 continue
             if record.reborn or (record.excused and offset not in tenure.delivered):
                 continue
-            if _covers(note, offset):
+            if covers(note, offset):
                 violate(f"{_shown(commit)} covers {offset}, which has no final outcome")
                 return
         tenure.committed_to = commit.next_offset
@@ -80,7 +80,7 @@ class CommitWatch:
         note = decode(commit.metadata)
         if tenure.ledger is not ledger or note is None:
             return
-        covered = {offset for offset in ledger.records if _covers(note, offset)}
+        covered = {offset for offset in ledger.records if covers(note, offset)}
         forgotten = [o for o in ledger.durable - covered if not ledger.records[o].excused]
         if forgotten and not tenure.restarted and not self.metadata_is_cut:
             self._history.violate(
@@ -90,7 +90,8 @@ class CommitWatch:
         ledger.durable = covered
 
 
-def _covers(note: CommitNote, offset: int) -> bool:
+def covers(note: CommitNote, offset: int) -> bool:
+    """Return whether a commit counts a record as finished."""
     return offset < note.next_offset or any(offset in run for run in note.finished)
 
 

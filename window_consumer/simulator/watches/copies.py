@@ -73,7 +73,7 @@ class CopyWatch:
         """When each copy was written: so many were before."""
         self._made: dict[int, tuple[Copy, TopicPartition, int]] = {}
         """Each copy's source, by the copy's id; with the copy, which keeps the id valid."""
-        self._record_of: dict[int, KnownRecord] = {}
+        self._record_of: dict[int, tuple[Tenure, KnownRecord]] = {}
 
     def made(self, copy: Copy, name: TopicPartition, message: Message) -> None:
         """Record that a member made a copy of this message."""
@@ -91,14 +91,14 @@ class CopyWatch:
             history.violate(f"{member} copies {name}@{offset}, which it was not given")
             return on_delivery
         if copy.topic == name.topic:
-            self._record_of[id(copy)] = record
+            self._record_of[id(copy)] = tenure, record
             self._check_unchanged(tenure, record, copy)
             return self._until_answered(tenure, record, copy, on_delivery)
         self._check_reason(tenure, record, copy)
         if dict(copy.headers).get(names.REASON) == b"RETRIES_EXHAUSTED":
             self._call_watch.outages.left(tenure, offset)
             self._call_watch.poison.left(tenure, offset)
-        self._record_of[id(copy)] = record
+        self._record_of[id(copy)] = tenure, record
         first = record.first.message
         found = differences(first, copy.key, copy.value, copy.headers)
         found += _replaced(record.message, copy)
@@ -147,14 +147,21 @@ class CopyWatch:
         """Record a copy in its topic; in a level it is a record like any other."""
         history = self._history
         self.order[name, message.offset()] = len(self.order)
-        record = self._record_of.get(id(copy))
-        if record is None:
+        if id(copy) not in self._record_of:
             return  # writing it broke a promise, which was recorded then
+        _, record = self._record_of[id(copy)]
+        if self._history.plan.is_transactional:
+            self._acked.append((record, copy))
         log = history.broker.log(*name)
         if name.topic in history.retry_levels:
             history.produced(log, message, poison=record.poison, copy_of=record)
         else:
             self.dead_letters.setdefault(log, {})[message.offset()] = record
+
+    def record_of(self, copy: Copy) -> tuple[Tenure, int]:
+        """Return the record of a copy that was written."""
+        tenure, record = self._record_of[id(copy)]
+        return tenure, record.message.offset()
 
     def _misplaced(self, record: KnownRecord, copy: Copy) -> list[str]:
         """Return an error where a copy does not keep its source's partition number."""
@@ -174,7 +181,8 @@ class CopyWatch:
             if history.trace is not None:
                 history.record(f"copy of {tenure.name}@{offset}: {error or 'acked'}")
             if error is None:
-                self._acked.append((record, copy))
+                if not history.plan.is_transactional:
+                    self._acked.append((record, copy))
                 reason = dict(copy.headers).get(names.REASON)
                 if reason == b"PARKED" and tenure.current:
                     self._call_watch.parking.parked(record)

@@ -26,7 +26,7 @@ class ReassignmentWatch:
     def losing(self, member: Member, names: Sequence[TopicPartition]) -> None:
         """Record the finished offsets of partitions that a member loses."""
         history = self._history
-        if history.plan.engine.ordering != "unordered":
+        if history.plan.engine.ordering != "unordered" or not member.engine.guarantee.recalls_lost:
             return
         for name in names:
             tenure = history.tenure(member, name)

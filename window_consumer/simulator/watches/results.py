@@ -41,6 +41,7 @@ class ResultWatch:
     def __init__(self, calls: CallWatch):
         self._call_watch = calls
         self._history = calls.history
+        self._is_transactional = calls.history.plan.is_transactional
         self._calls: list[_Returned] = []
         self._acked: list[_Returned] = []
         self._latest: dict[tuple[Tenure, Lane], dict[int, int]] = {}
@@ -93,6 +94,13 @@ class ResultWatch:
         """Record a result in its topic."""
         returned, index = self._of(copy)
         returned.places[index] = (name.partition, message.offset())
+        if self._is_transactional and len(returned.places) == len(returned.results):
+            self._complete(returned)
+
+    def record_of(self, copy: Copy) -> tuple[Tenure, int]:
+        """Return the record whose call returned a result."""
+        call = self._of(copy)[0].call
+        return call.tenure, call.offset
 
     def _of(self, copy: Copy) -> tuple[_Returned, int]:
         number, index, *_ = (copy.value or b"").split(b"/")
@@ -118,9 +126,14 @@ class ResultWatch:
             returned.acked = set(range(first))
         elif len(returned.acked) == len(returned.results):
             returned.over = True
-            self._acked.append(returned)
-            self._check_order(returned)
+            if not self._is_transactional:
+                self._complete(returned)
             self._call_watch.acked(returned.call)
+
+    def _complete(self, returned: _Returned) -> None:
+        """Record that all results of a call are in their topic for good."""
+        self._acked.append(returned)
+        self._check_order(returned)
 
     def _check_order(self, returned: _Returned) -> None:
         """Check that results are in the list's order, and after earlier ones of the lane."""

@@ -170,15 +170,15 @@ class FakeGroup:
             self._store(member, commit)
         return None if refusal is None else refusal.error
 
-    def write_all(self, member: GroupMember, commits: Sequence[Commit]) -> CommitFailedError | None:
-        """Apply all commits, or none; return the error where one is refused."""
+    def refusal(self, member: GroupMember, commits: Sequence[Commit]) -> RefusedCommit | None:
+        """Return why one of the commits of a transaction is refused, None if none is."""
         refusals = [self._refusal(member, each) for each in commits]
-        first = next((each for each in refusals if each is not None), None)
-        if first is not None:
-            return first.error
+        return next((each for each in refusals if each is not None), None)
+
+    def store(self, member: GroupMember, commits: Sequence[Commit]) -> None:
+        """Apply the commits of a transaction."""
         for commit in commits:
             self._store(member, commit)
-        return None
 
     def _refusal(self, member: GroupMember, commit: Commit) -> RefusedCommit | None:
         if member not in self._joined:

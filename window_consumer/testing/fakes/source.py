@@ -119,6 +119,7 @@ class FakeSource:
         batches = self._fetcher.take(
             limit if self.max_batch is None else min(limit, self.max_batch)
         )
+        self._fetcher.moved.clear()
         self._flush()
         self._rebalance(listener)
         if self._raised is not None:
@@ -127,7 +128,6 @@ class FakeSource:
             raise raised
         while self._answers and not self.answers_held:
             listener.on_committed(self._answers.popleft())
-        self._fetcher.moved.clear()
         self._report_errors(listener)
         return [batch for batch in batches if batch.name not in self._fetcher.moved]
 

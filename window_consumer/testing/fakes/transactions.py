@@ -9,7 +9,7 @@ from typing import Any
 from window_consumer.model.errors import NotCommittedError
 from window_consumer.model.protocols import Commit, Copy, Delivery
 from window_consumer.runtime.transactions import TransactionEnd
-from window_consumer.testing.fakes.group import FakeGroup
+from window_consumer.testing.fakes.group import FakeGroup, GroupMember
 from window_consumer.testing.fakes.sink import FakeSink
 
 
@@ -65,10 +65,17 @@ class FakeTransactions:
         if first is not None or is_cancelled():
             raise NotCommittedError(str(first or "cancelled"))
         whose: Any = member
-        error = self._group.write_all(whose, commits)
-        if error is not None:
+        refused = self._group.refusal(whose, commits)
+        if refused is None or refused.written:
+            self._show(whose, [copy for copy, _ in written], commits)
+        if refused is not None:
+            error = refused.error
             raise NotCommittedError(str(error), metadata_too_large=error.metadata_too_large)
-        for copy, _ in written:
+
+    def _show(self, member: GroupMember, copies: Sequence[Copy], commits: Sequence[Commit]) -> None:
+        """Make records and commits visible together."""
+        self._group.store(member, commits)
+        for copy in copies:
             self._sink.write(copy, lambda _: None)
         self._sink.serve()
 
