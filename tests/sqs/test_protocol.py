@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.admin.certificates import make_certificate
-from tests.sqs.endpoint import TestEndpoint, endpoint
+from tests.sqs.endpoint import CREDENTIALS, TestEndpoint, endpoint
 from tests.sqs.memory_queue import MemoryQueue
 from window_consumer.config.sections.listening import TlsConfig
 from window_consumer.sqs.server import MOST_BODY_BYTES
@@ -97,6 +97,6 @@ def test_the_endpoint_has_a_certificate(tmp_path: Path) -> None:
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     make_certificate(certificate, key)
     tls = TlsConfig(certificate=str(certificate), key=str(key))
-    with endpoint(MemoryQueue("orders"), tls=tls) as served:
+    with endpoint(MemoryQueue("orders"), tls=tls, credentials=CREDENTIALS) as served:
         client = served.client(verify=str(certificate))
         assert client.list_queues()["QueueUrls"] == [f"{served.url}/000000000000/orders"]

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequenc
 from contextlib import asynccontextmanager, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from types import MappingProxyType
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -35,7 +36,8 @@ from window_consumer.web.server import ServerLimits, WebServer, listen_on, tls_o
 THREAD: Final = "wc-sqs"
 
 MOST_CONNECTIONS: Final = 2_000
-"""Each takes tens of kilobytes; a client that waits for messages holds one."""
+"""Each takes tens of kilobytes; a client that waits for messages holds one. No more than half of
+the files that the process may open, as the clients of Kafka need some, too."""
 
 MOST_BODY_BYTES: Final = 8 * 1024 * 1024
 """Of a request: a message of 1 MiB takes up to six times as much in escapes of JSON."""
@@ -45,8 +47,6 @@ MOST_BODIES_BYTES: Final = 16 * MOST_BODY_BYTES
 
 _KEEP_ALIVE_S: Final = 60
 """Clients keep connections: one that is closed as a request arrives costs them a retry."""
-
-_DEADLINE_S: Final = 2.0 * _KEEP_ALIVE_S
 
 _PREFIX: Final = "AmazonSQS."
 _JSON: Final = "application/x-amz-json-1.0"
@@ -105,7 +105,7 @@ def serving(
         port = listening.getsockname()[1]
         endpoint = Endpoint(queues, config, figures or EndpointFigures())
         limits = ServerLimits(
-            connections=MOST_CONNECTIONS, deadline_s=_DEADLINE_S, keep_alive_s=_KEEP_ALIVE_S
+            connections=_most_connections(), deadline_s=_KEEP_ALIVE_S, keep_alive_s=_KEEP_ALIVE_S
         )
         with WebServer(endpoint, listening, THREAD, limits, tls):
             url = f"{'https' if tls else 'http'}://{ListenAddress(config.address.host, port)}"
@@ -116,6 +116,11 @@ def serving(
                 extra={"event": LogEvent.SQS_STARTED, "url": url},
             )
             yield port
+
+
+def _most_connections() -> int:
+    files = getrlimit(RLIMIT_NOFILE)[0]
+    return MOST_CONNECTIONS if files == RLIM_INFINITY else min(MOST_CONNECTIONS, files // 2)
 
 
 class Endpoint:

@@ -11,6 +11,10 @@ DEADLINE_S: Final = 10.0
 """The time for a request to arrive, and for a client to continue reading."""
 
 
+ROOM: Final = 100
+"""So many connections above the limit are answered with 503; further ones are closed at once."""
+
+
 class IdleTimeoutProtocol(H11Protocol):
     """A connection that closes when nothing is requested, or nothing is read, for the deadline.
 
@@ -29,6 +33,9 @@ class IdleTimeoutProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own
         """Start the periodic check."""
         super().connection_made(transport)
+        if len(self.connections) > (self.limit_concurrency or 0) + ROOM:
+            transport.abort()
+            return
         self._look = self.loop.call_later(self._deadline_s, self._check_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
