@@ -16,7 +16,8 @@ from botocore.exceptions import ClientError
 
 from tests.sqs.memory_queue import MemoryQueue
 from window_consumer.config.sections.listening import ListenAddress, TlsConfig
-from window_consumer.sqs.server import EndpointConfig, EndpointFigures, serving
+from window_consumer.sqs.endpoint import EndpointConfig, EndpointFigures
+from window_consumer.sqs.server import serving
 
 ACCESS_KEY, SECRET = "shop", "a-secret-of-the-shop"
 CREDENTIALS = {ACCESS_KEY: SECRET, "other": "another-secret"}

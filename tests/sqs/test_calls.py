@@ -13,9 +13,11 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from tests.logged import fields_of
 from tests.sqs.endpoint import CREDENTIALS, TestEndpoint, bodies, code_of, endpoint
 from tests.sqs.memory_queue import MemoryQueue
 from window_consumer.model.errors import RunError
+from window_consumer.model.log_events import LogEvent
 
 ALL: dict[str, Any] = {
     "MaxNumberOfMessages": 10,
@@ -286,6 +288,19 @@ def test_attributes_may_be_set_to_what_they_are(client: Any, queue: str) -> None
     assert refusal(set_to, Colour="red") == "InvalidAttributeName"
     asked = {"QueueUrl": queue, "AttributeNames": ["Colour"]}
     assert refusal(client.get_queue_attributes, **asked) == "InvalidAttributeName"
+
+
+def test_a_queue_that_exists_is_created_as_it_is(
+    client: Any, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = queue.rpartition("/")[2]
+    attributes = {"VisibilityTimeout": "60", "DelaySeconds": "0", "MessageRetentionPeriod": "60"}
+    for _ in range(2):
+        assert client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"] == queue
+    assert fields_of(caplog, LogEvent.SQS_ATTRIBUTES_IGNORED)["queue"] == name
+    fifo = {"QueueName": name, "Attributes": {"FifoQueue": "true"}}
+    assert refusal(client.create_queue, **fifo) == "InvalidParameterValue"
+    client.create_queue(QueueName="fifo-3.fifo", Attributes={"FifoQueue": "true"})
 
 
 @pytest.mark.parametrize(

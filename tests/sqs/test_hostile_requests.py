@@ -29,17 +29,17 @@ from window_consumer.sqs.attributes import (
     md5_of,
     read_attributes,
 )
-from window_consumer.sqs.errors import SqsErrorKind
-from window_consumer.sqs.messages import MessageSelection, OutgoingMessage
-from window_consumer.sqs.parameters import CallParameters
-from window_consumer.sqs.queue import QueuedMessage
-from window_consumer.sqs.server import (
+from window_consumer.sqs.endpoint import (
     MOST_BODIES_BYTES,
     MOST_BODY_BYTES,
     Endpoint,
     EndpointConfig,
     EndpointFigures,
 )
+from window_consumer.sqs.errors import SqsErrorKind
+from window_consumer.sqs.messages import MessageSelection, OutgoingMessage
+from window_consumer.sqs.parameters import CallParameters
+from window_consumer.sqs.queue import QueuedMessage
 
 ALL = CallParameters({"MessageSystemAttributeNames": ["All"], "MessageAttributeNames": ["All"]})
 CALLS = [

@@ -12,7 +12,7 @@ from tests.admin.certificates import make_certificate
 from tests.sqs.endpoint import CREDENTIALS, TestEndpoint, endpoint
 from tests.sqs.memory_queue import MemoryQueue
 from window_consumer.config.sections.listening import TlsConfig
-from window_consumer.sqs.server import MOST_BODY_BYTES
+from window_consumer.sqs.endpoint import MOST_BODY_BYTES
 
 FORM = "application/x-www-form-urlencoded"
 

@@ -210,6 +210,10 @@ class LogEvent(StrEnum):
     ADMIN_REQUEST_FAILED = "admin.request_failed", "a request failed: a bug"
     SQS_STARTED = "sqs.started", "where clients of SQS call, and the queues"
     SQS_SIGNATURE_REFUSED = "sqs.signature_refused", "a client's signature is missing or wrong"
+    SQS_ATTRIBUTES_IGNORED = (
+        "sqs.attributes_ignored",
+        "a client creates a queue, which exists, with other attributes",
+    )
     SQS_REQUEST_FAILED = "sqs.request_failed", "a request of a client of SQS failed: a bug"
     HEALTH_STARTED = "health.started", "where the health address listens"
     HEALTH_SAMPLE_FAILED = "health.sample_failed", "a sample is missing; the next may be taken"

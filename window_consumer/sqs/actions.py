@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from time import time
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,6 +18,7 @@ from window_consumer.sqs.queue import (
     NotInFlightError,
     Queue,
 )
+from window_consumer.sqs.queue_attributes import QueueAttributes
 
 MOST_WAIT_S: Final = 20
 MOST_VISIBILITY_S: Final = 43_200
@@ -50,7 +50,7 @@ class QueueActions:
 
     def __init__(self, queues: Iterable[Queue]):
         self._queues = {each.name: each for each in queues}
-        self._since = str(int(time()))
+        self._attributes = QueueAttributes()
         self._calls: Mapping[str, Callable[[CallParameters, str], Awaitable[Answer]]] = {
             "CreateQueue": self._create_queue,
             "GetQueueUrl": self._queue_url,
@@ -101,6 +101,7 @@ class QueueActions:
 
     async def _create_queue(self, call: CallParameters, base_url: str) -> Answer:
         queue = self._named(call.required("QueueName"))
+        self._attributes.report_ignored(queue, call.mapping("Attributes"))
         return {"QueueUrl": _url_of(queue, base_url)}
 
     async def _queue_url(self, call: CallParameters, base_url: str) -> Answer:
@@ -116,44 +117,13 @@ class QueueActions:
 
     async def _queue_attributes(self, call: CallParameters, base_url: str) -> Answer:
         del base_url
-        attributes = await self._attributes_of(self._queue(call))
-        wanted = call.texts("AttributeNames")
-        for name in wanted:
-            if name != "All" and name not in _QUEUE_ATTRIBUTES:
-                raise _unknown_attribute(name)
-        if "All" not in wanted:
-            attributes = {name: each for name, each in attributes.items() if name in wanted}
-        return {"Attributes": attributes} if attributes else {}
+        found = await self._attributes.of(self._queue(call), call.texts("AttributeNames"))
+        return {"Attributes": found} if found else {}
 
     async def _set_queue_attributes(self, call: CallParameters, base_url: str) -> Answer:
         del base_url
-        attributes = await self._attributes_of(self._queue(call))
-        for name, value in call.mapping("Attributes").items():
-            if name not in _QUEUE_ATTRIBUTES:
-                raise _unknown_attribute(name)
-            if str(value) != attributes.get(name, ""):
-                is_now = f"is {attributes[name]}" if name in attributes else "is not supported"
-                message = f"{name} {is_now}: attributes are set in the configuration of the worker"
-                raise SqsError(SqsErrorKind.INVALID_ATTRIBUTE_VALUE, message)
+        self._attributes.check_equal(self._queue(call), call.mapping("Attributes"))
         return {}
-
-    async def _attributes_of(self, queue: Queue) -> dict[str, str]:
-        figures = await queue.figures()
-        attributes = {
-            "QueueArn": f"arn:aws:sqs:kafka:{ACCOUNT}:{queue.name}",
-            "ApproximateNumberOfMessages": str(figures.waiting),
-            "ApproximateNumberOfMessagesNotVisible": str(figures.in_flight),
-            "ApproximateNumberOfMessagesDelayed": str(figures.delayed),
-            "CreatedTimestamp": self._since,
-            "LastModifiedTimestamp": self._since,
-            "VisibilityTimeout": str(round(queue.visibility_timeout_s)),
-            "MaximumMessageSize": str(MOST_BYTES),
-            "DelaySeconds": "0",
-            "ReceiveMessageWaitTimeSeconds": "0",
-        }
-        if queue.fifo:
-            attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "false"}
-        return attributes
 
     # ---- messages
 
@@ -215,24 +185,6 @@ class QueueActions:
         del base_url
         queue, entries = self._queue(call), call.entries()
         return await _batch({each: _changed(entry, queue) for each, entry in entries.items()})
-
-
-_QUEUE_ATTRIBUTES: Final = frozenset(
-    {
-        *("QueueArn", "Policy", "VisibilityTimeout", "MaximumMessageSize", "DelaySeconds"),
-        *("MessageRetentionPeriod", "ReceiveMessageWaitTimeSeconds", "CreatedTimestamp"),
-        *("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"),
-        *("ApproximateNumberOfMessagesDelayed", "LastModifiedTimestamp", "RedrivePolicy"),
-        *("FifoQueue", "ContentBasedDeduplication", "KmsMasterKeyId", "DeduplicationScope"),
-        *("KmsDataKeyReusePeriodSeconds", "FifoThroughputLimit", "RedriveAllowPolicy"),
-        "SqsManagedSseEnabled",
-    }
-)
-"""Those that SQS has; this endpoint answers those that mean something here."""
-
-
-def _unknown_attribute(name: str) -> SqsError:
-    return SqsError(SqsErrorKind.INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {shown(name)}.")
 
 
 def _url_of(queue: Queue, base_url: str) -> str:
