@@ -198,7 +198,8 @@ def _endpoint_conflicts(sqs: SqsConfig, given: Collection[str]) -> Iterator[Prob
 
 
 def _endpoint_relations(config: Config) -> Iterator[Problem]:
-    queues = [name for name, worker in config.workers.items() if pulls(worker)]
+    workers = config.workers.items()
+    queues = [name for name, worker in workers if worker.enabled and pulls(worker)]
     if queues and config.section(SqsConfig).listen is None:
         message = f"is missing, and workers.{queues[0]} has pull: write where its clients find it,"
         yield Problem(("listen",), f"{message} such as sqs: {{listen: 127.0.0.1:9324}}")

@@ -250,8 +250,8 @@ def _waiting_records(rules: EngineRules) -> int:
 
 
 def _most_abandoned(worker: PlannedWorker) -> int:
-    if worker.pool.has_children:
-        return 0  # they are killed
+    if worker.pool.has_children or worker.pool.leases:
+        return 0  # their calls are killed, or end with their leases
     moves = worker.retry.moves and worker.config.stall.action != "report"
     return worker.config.max_abandoned if moves else 0
 
