@@ -24,7 +24,7 @@ from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError
 from window_consumer.model.record import TopicPartition
 from window_consumer.parking.topics import ParkTopics
-from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 
 FAILING_S = 12.0
 """For so long, counted from the first call, every call for a record of a failing key fails."""

@@ -22,8 +22,8 @@ from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import Record
 from window_consumer.plan.app_plan import PlannedWorker
 from window_consumer.plan.feature_list import FeatureList
-from window_consumer.plan.preflight import PreparedWorker
 from window_consumer.plan.topics.copy_topics import Ladder
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.plan.topics.problems import TopicTroubles
 from window_consumer.runtime.context import current_slot
 from window_consumer.runtime.error_report import ErrorReports

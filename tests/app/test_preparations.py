@@ -16,7 +16,7 @@ from window_consumer.app.features import FEATURES
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.feature import AppStart, Feature, RunningFeature
-from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
 
 WAIT_S = 60.0

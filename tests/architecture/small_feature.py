@@ -29,7 +29,7 @@ from window_consumer.model.record import Message
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AppStart, Feature, PageContext, PageLink, RunningFeature
 from window_consumer.plan.feature_list import FeatureList
-from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer, CallSite, LayerPlace
 from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.figures.measures import FeatureFigures

@@ -23,7 +23,7 @@ from window_consumer.plan.child_spec import ChildSpec
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.feature_list import RunningFeatures
 from window_consumer.plan.lifespans import StatesByWorker
-from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.plan.worker_setup import setup_of
 from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.pools.event_loop import EventLoop

@@ -28,8 +28,8 @@ from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.clients import CopyTarget
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import AppStart, Feature, RunningFeature
-from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock
 

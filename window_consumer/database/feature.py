@@ -17,7 +17,7 @@ from window_consumer.database.outbox.metrics import METRICS, OutboxFigures
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature, RunningFeature
-from window_consumer.plan.preflight import Prepared
+from window_consumer.plan.topics.prepared_worker import Prepared
 
 if TYPE_CHECKING:
     from window_consumer.database.outbox.startup import RelayThread

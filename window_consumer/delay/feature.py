@@ -32,8 +32,8 @@ from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
 from window_consumer.plan.handlers import HandlerSpec
-from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.partitions.preparation import PartitionPreparation

@@ -16,8 +16,8 @@ from window_consumer.new_failures.metrics import METRICS
 from window_consumer.new_failures.rule import NewFailure, NewFailureFigures, NewFailureRule
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.feature import AppStart, Feature, RunningFeature
-from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 
 _NO_VERSION: Final = (
     "needs the version of the application, to tell its failures from those of others:"

@@ -13,7 +13,7 @@ from window_consumer.parking.rules import Parking, ParkingFigures
 from window_consumer.parking.scans import LadderScans
 from window_consumer.parking.topics import ParkTopics
 from window_consumer.plan.feature import AppStart, Feature, RunningFeature
-from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
 
 

@@ -25,7 +25,7 @@ from window_consumer.model.record import Message, TopicPartition
 from window_consumer.model.record_identity import origin_in
 from window_consumer.parking.dead_head import DeadHeads
 from window_consumer.parking.scans import LadderContents, LadderCopy
-from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 
 _KEPT = names.KeptHeaders((names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST})
 

@@ -23,8 +23,9 @@ from window_consumer.plan.lifespans import (
 )
 from window_consumer.plan.middleware import MiddlewareLayer, MiddlewareSpec
 from window_consumer.plan.planning import make_plan
-from window_consumer.plan.preflight import Prepared, prepare
+from window_consumer.plan.preflight import prepare
 from window_consumer.plan.start_timeout import StartTimeout
+from window_consumer.plan.topics.prepared_worker import Prepared
 from window_consumer.runtime.calls.layer import CallForm, CallLayer, CallSite, CallTools
 from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.error_report import Redact

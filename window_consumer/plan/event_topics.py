@@ -21,8 +21,8 @@ from window_consumer.kafka.settings import (
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.preflight import Prepared
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.prepared_worker import Prepared
 
 _ASK_S: Final = 5.0
 """How long a start waits for the cluster's answer about the topic, on which nothing depends."""

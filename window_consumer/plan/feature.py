@@ -28,7 +28,7 @@ from window_consumer.plan.clients import CopyTarget
 from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.handlers import HandlerSpec
-from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers

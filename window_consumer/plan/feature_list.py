@@ -32,7 +32,7 @@ from window_consumer.plan.feature import (
     RunningFeature,
 )
 from window_consumer.plan.handlers import HandlerSpec
-from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers

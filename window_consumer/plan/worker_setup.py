@@ -13,8 +13,9 @@ from window_consumer.model.protocols import Clock
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.calls import copy_test
 from window_consumer.plan.definition import AppDefinition
-from window_consumer.plan.preflight import Preparation, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.preparation import Preparation
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.calls.expiry import ExpiryTurns
 from window_consumer.runtime.calls.layer import CallLayer, CallTools
 from window_consumer.runtime.error_report import ErrorReports

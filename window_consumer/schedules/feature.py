@@ -16,7 +16,7 @@ from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature, RunningFeature
-from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.runtime.worker import SystemClock
 from window_consumer.schedules.config import NAME, SECTION, SERVICE, ScheduleConfig, topic_of

@@ -17,7 +17,7 @@ from window_consumer.model.record import Record
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AclRule, AppStart, Feature, Pages, RunningFeature
 from window_consumer.plan.handlers import HandlerSpec
-from window_consumer.plan.preflight import Prepared, PreparedWorker
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.runtime.replica import ReplicaSockets
 from window_consumer.runtime.running import Running
 from window_consumer.sqs.bounds import QueueBounds

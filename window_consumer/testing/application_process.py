@@ -11,7 +11,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.parking.rules import Parking
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition
-from window_consumer.plan.preflight import Preparation
+from window_consumer.plan.topics.preparation import Preparation
 from window_consumer.plan.worker_setup import setup_of
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.testing.cancellations import cancel_layers

@@ -13,7 +13,7 @@ from window_consumer.parking.index import ParkLimits
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderContents, LadderCopy, LadderScans
 from window_consumer.parking.topics import ParkTopics
-from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.testing.fakes.broker import FakeBroker
 
 

@@ -20,8 +20,8 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import AppStart, Feature, PageContext, RunningFeature
-from window_consumer.plan.preflight import Prepared, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.trace.config import TraceConfig, conflicts
 from window_consumer.trace.event import Role
 from window_consumer.trace.metrics import METRICS, TraceFigures

@@ -23,8 +23,8 @@ from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.plan.preflight import PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 
 
 class WheelReader(Protocol):

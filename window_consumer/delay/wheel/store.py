@@ -22,7 +22,7 @@ from window_consumer.model.copy_headers import Hop
 from window_consumer.model.errors import NotCalled
 from window_consumer.model.protocols import Clock, Copy, Sink
 from window_consumer.model.record import TopicPartition
-from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 
 
 class WheelStore:

@@ -29,7 +29,7 @@ from window_consumer.metrics.otel.spans import SpanBudget, SpanCounts, Spans
 from window_consumer.metrics.otel.trace_ids import Traces
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.feature import AppStart, Feature, RunningFeature
-from window_consumer.plan.preflight import PreparedWorker
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.calls.spans import SpansLayer
 from window_consumer.runtime.error_report import ErrorReports

@@ -19,9 +19,10 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.child_spec import child_spec_of
 from window_consumer.plan.definition import AppDefinition
-from window_consumer.plan.preflight import Preparation, PreparedWorker
 from window_consumer.plan.start_timeout import LOGGER, StartTimeout
 from window_consumer.plan.topics.patterns import matching_topics
+from window_consumer.plan.topics.preparation import Preparation
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.pools.registry import DEFAULT
 from window_consumer.spark.backfill.held_records import MAX_HOLD_S, AtEnd, HoldRules
 from window_consumer.spark.backfill.ranges import Spans
