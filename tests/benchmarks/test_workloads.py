@@ -45,6 +45,9 @@ OWN_FIGURES = {
     "ready",
     "messages_s",
     "visibility_s",
+    "push",
+    "requests_s",
+    "dead_letters",
     "small_p99_ratio",
     "together",
     "urgent_p99_ratio",
@@ -175,6 +178,8 @@ PROMISED = {
     },
     "broadcast": {"ready": 1.2, "twice": 0},
     "sqs": {"messages_s": 3_000, "visibility_s": 1.0},
+    "push": {"push": 0.8, "requests_s": 3_000},
+    "push-outage": {"moved": 20, "dead_letters": 0},
     "delay-exact": {"early": 0, "p99_lateness_ms": 200, "max_lateness_ms": 1_000},
     "delay-exact-wheel": {"early": 0, "p99_lateness_ms": 200, "max_lateness_ms": 1_000},
     "delay-forward": {"records_per_s": 20_000},
@@ -221,8 +226,9 @@ COUNTING = {
     "once-kills",
     "outbox-kills",
     "producer-kills",
+    "push-outage",
 }
-"""Each kills something five times or more, counts what is lost, and promises no time."""
+"""Each has kills or an outage, counts what is lost, and promises no time."""
 
 
 @each_workload

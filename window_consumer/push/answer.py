@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from attrs import frozen
 
@@ -58,8 +58,7 @@ class FatalStatus(Fatal):
     """A status of ``fatal_status`` was answered: the record is wrong."""
 
 
-@frozen
-class Answer:
+class Answer(NamedTuple):
     """What a service has answered."""
 
     status: int

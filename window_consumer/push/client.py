@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator
-from importlib.util import find_spec
 from io import BytesIO
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
-from window_consumer.model.errors import UsageError
+import aiohttp
+
 from window_consumer.push.answer import (
     MOST_BYTES,
     Answer,
@@ -22,22 +22,11 @@ from window_consumer.push.answer import (
 from window_consumer.push.config import HttpConfig
 from window_consumer.push.request_headers import Pairs
 
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
-
-# aiohttp is optional, and imported where a worker has `http`.
-
 _KEEP_ALIVE_S: Final = 4.0
 """Less than the 5 s after which Node.js closes idle connections: no request meets such an end."""
 
 _SENT_AS_ONE: Final = 1024**2
 """A longer body is sent in pieces, as aiohttp recommends."""
-
-
-def require_aiohttp() -> None:
-    """Raise UsageError without aiohttp."""
-    if find_spec("aiohttp") is None:
-        raise UsageError("workers with http need aiohttp: pip install 'window-consumer[http]'")
 
 
 class HttpClient:
@@ -56,13 +45,11 @@ class HttpClient:
         self.where = f"{parts.scheme}://{parts.netloc}{parts.path}"
         """The URL for messages, without its query, which may hold secrets."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._sessions: AsyncGenerator[ClientSession, None]
-        self._session: ClientSession
+        self._sessions: AsyncGenerator[aiohttp.ClientSession, None]
+        self._session: aiohttp.ClientSession
 
     async def post(self, headers: Pairs, body: bytes) -> Answer:
         """Return the answer to a request; raises a PushFailedError if there is none."""
-        from aiohttp import ClientError, ClientResponseError, ServerTimeoutError  # noqa: PLC0415 - see above
-
         if self._loop is not asyncio.get_running_loop():
             await self._open()
         try:
@@ -75,13 +62,13 @@ class HttpClient:
             ) as response:
                 body, is_whole = await _read(response)
                 return Answer(response.status, response.headers, body, is_whole)
-        except (TimeoutError, ServerTimeoutError):
+        except TimeoutError:
             what = f"{self.where} did not answer within {self._timeout_s:g} s"
             raise NoAnswerInTimeError(what) from None
-        except ClientResponseError as error:
+        except aiohttp.ClientResponseError as error:
             why = error.message.partition("\n")[0].rstrip(":")
             raise NotHttpError(f"{self.where} did not answer in HTTP: {why}") from None
-        except (ClientError, OSError, ssl.SSLError) as error:
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
             raise NoConnectionError(f"no connection to {self.where}: {_text_of(error)}") from None
 
     async def _open(self) -> None:
@@ -90,18 +77,17 @@ class HttpClient:
         self._loop = asyncio.get_running_loop()
 
 
-async def _session(connections: int, timeout_s: float) -> AsyncGenerator[ClientSession, None]:
+async def _session(
+    connections: int, timeout_s: float
+) -> AsyncGenerator[aiohttp.ClientSession, None]:
     """Yield a session; a loop that ends closes its generators, and so its connections."""
-    import aiohttp  # noqa: PLC0415 - see above
-
     connector = aiohttp.TCPConnector(
         limit=connections, keepalive_timeout=_KEEP_ALIVE_S, resolver=aiohttp.ThreadedResolver()
     )
     session = aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": "window-consumer"},
-        skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type"),
+        headers={"User-Agent": "window-consumer", "Accept-Encoding": "identity"},
         timeout=aiohttp.ClientTimeout(total=timeout_s),
         auto_decompress=False,
     )
@@ -109,7 +95,7 @@ async def _session(connections: int, timeout_s: float) -> AsyncGenerator[ClientS
         yield session
 
 
-async def _read(response: ClientResponse) -> tuple[bytes, bool]:
+async def _read(response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
     """Return the body, or its beginning and False; then the connection is not used again."""
     length = response.content_length
     if length is not None and length <= MOST_BYTES:

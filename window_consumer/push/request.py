@@ -6,9 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any
-
-from attrs import frozen
+from typing import Any, NamedTuple
 
 from window_consumer.model import traceparent
 from window_consumer.model.headers import PREFIX
@@ -19,8 +17,7 @@ from window_consumer.push.request_headers import Pairs, RequestHeaders, id_of, t
 from window_consumer.push.signature import Signer
 
 
-@frozen
-class Request:
+class Request(NamedTuple):
     """What is posted."""
 
     headers: Pairs
@@ -42,7 +39,8 @@ class RequestMaker:
         headers, body = self._headers.of(record), record.value or b""
         if self._are_events:
             headers += event_headers(record)
-        headers += self._signer.headers(id_of(record), body, self._wall_ms())
+        if self._signer.signs:
+            headers += self._signer.headers(id_of(record), body, self._wall_ms())
         return Request(headers, body)
 
     def of_batch(self, records: Sequence[Record]) -> Request:

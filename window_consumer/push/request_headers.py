@@ -17,6 +17,7 @@ from urllib.parse import quote
 from window_consumer.model import header_values, traceparent
 from window_consumer.model.headers import ORIGINAL_TIMESTAMP, PREFIX
 from window_consumer.model.record import Record
+from window_consumer.model.record_identity import given_id, id_text
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header."""
@@ -66,7 +67,9 @@ class RequestHeaders:
 
 
 def _position(record: Record) -> Pairs:
-    origin, timestamp, name = record.origin, timestamp_of(record), id_of(record)
+    origin, timestamp = record.origin, timestamp_of(record)
+    given = given_id(record.headers)
+    name = _printable_id(str(origin) if given is None else id_text(given))
     found = [
         ("Wc-Topic", origin.topic),
         ("Wc-Partition", str(origin.partition)),
@@ -94,7 +97,10 @@ def timestamp_of(record: Record) -> int | None:
 
 def id_of(record: Record) -> str:
     """Return a record's id in printable ASCII, the digest of a longer or stranger one."""
-    text = record.id
+    return _printable_id(record.id)
+
+
+def _printable_id(text: str) -> str:
     if len(text) <= MOST_ID_LETTERS and text.isascii() and text.isprintable() and " " not in text:
         return text
     return f"sha256:{sha256(text.encode()).hexdigest()}"

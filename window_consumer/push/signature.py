@@ -73,6 +73,11 @@ class Signer:
         found = (None if secret is None else key_in(secret) for secret in secrets)
         self._keys = [key for key in found if key is not None]
 
+    @property
+    def signs(self) -> bool:
+        """Whether there is a secret."""
+        return bool(self._keys)
+
     def headers(self, request_id: str, body: bytes, wall_ms: int) -> list[tuple[str, str]]:
         """Return the headers that sign a request; none without a secret.
 
