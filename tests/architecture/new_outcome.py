@@ -52,8 +52,8 @@ from window_consumer.admin.answers import outcomes_module  # noqa: E402 - as abo
 from window_consumer.admin.board import CellPlace, WorkersBoard  # noqa: E402 - as above
 from window_consumer.admin.commands.live_view import view  # noqa: E402 - as above
 from window_consumer.admin.commands.screen import Memory, TopScene  # noqa: E402 - as above
-from window_consumer.audit.commands.printing import _TERMS  # noqa: E402 - as above
 from window_consumer.audit.count import decode  # noqa: E402 - as above
+from window_consumer.audit.states import TERMS  # noqa: E402 - as above
 from window_consumer.config.sections.mask import MaskRules  # noqa: E402 - as above
 from window_consumer.kafka.embedded import EmbeddedBroker  # noqa: E402 - as above
 from window_consumer.metrics.health import Health  # noqa: E402 - as above
@@ -179,7 +179,7 @@ def main(directory: Path) -> None:
             "traced": [each.step for each in events],
             "journey": None if journey is None else journey.passages[0].ways[0].end,
             "audited": audited(broker),
-            "report": _TERMS["shelved"],
+            "report": TERMS["shelved"],
         }
     with TestApp(an_app(release), {"workers": {"charge": {}}}) as kit:
         found["test kit"] = repr(kit.send("orders", "x").outcome)

@@ -21,7 +21,7 @@ OWN = {
     "at_most_once": [],
     "backfill": ["spark"],
     "broadcast": [],
-    "console": ["admin", "dlq"],
+    "console": ["admin", "audit", "dlq"],
     "database": ["database"],
     "delay": ["delay"],
     "dlq": ["dlq"],

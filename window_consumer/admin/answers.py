@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -14,6 +18,8 @@ from starlette.types import Scope
 
 from window_consumer.admin.tokens import Principal
 from window_consumer.model.outcome import OUTCOMES
+
+T = TypeVar("T")
 
 FILES: Final = Path(__file__).parent / "static"
 """The static files of all pages."""
@@ -62,6 +68,28 @@ def address_of(scope: Scope) -> str:
     """Return the address of who sends a request; empty for a Unix socket."""
     client = scope.get("client")
     return str(client[0]) if client else ""
+
+
+async def answered(ask: Callable[[], T]) -> T:
+    """Run a question on a thread of its own; a long one does not keep the process alive."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def set_unless_over(set_it: Callable[[Any], None], given: Any) -> None:
+        if not future.done():
+            set_it(given)
+
+    def run() -> None:
+        end: tuple[Callable[[Any], None], Any]
+        try:
+            end = future.set_result, ask()
+        except BaseException as problem:  # it is raised where the answer is awaited
+            end = future.set_exception, problem
+        with suppress(RuntimeError):  # the server has ended
+            loop.call_soon_threadsafe(set_unless_over, *end)
+
+    threading.Thread(target=run, name="wc-web-question", daemon=True).start()
+    return await future
 
 
 async def fields_of(request: Request) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from window_consumer.admin.answers import FILES, Json
+from window_consumer.admin.answers import FILES, Json, answered
 from window_consumer.plan.feature import PageLink
 
 _FRESH_S: Final = 2.0
@@ -41,6 +41,6 @@ class GroupPages:
     async def _groups(self, _: Request) -> Response:
         async with self._turn:
             if monotonic() - self._asked_at > _FRESH_S:
-                self._answer = await asyncio.to_thread(self._ask)
+                self._answer = await answered(self._ask)
                 self._asked_at = monotonic()
         return Json(self._answer)

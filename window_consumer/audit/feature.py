@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from window_consumer.admin.config import AdminConfig
 from window_consumer.audit.config import AuditConfig, conflicts
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import CountTier
@@ -27,11 +28,14 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.clients import CopyTarget
 from window_consumer.plan.event_topics import EventTopic
-from window_consumer.plan.feature import AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, PageContext, RunningFeature
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet
 from window_consumer.runtime.worker import SystemClock
+
+if TYPE_CHECKING:
+    from window_consumer.audit.page import AuditPages
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
@@ -113,6 +117,16 @@ class AuditFeature(Feature):
     def event_topics(self, config: Config) -> Iterable[EventTopic]:
         """Return the topic of its counts."""
         return [audit_topic(config)] if config.section(AuditConfig).enabled else []
+
+    def pages(self, context: PageContext) -> AuditPages | None:
+        """Return the page of the report, where a pipeline keeps its table."""
+        file = context.config.section(AdminConfig).pipeline
+        if file is None:
+            return None
+        from window_consumer.audit.page import AuditPages  # noqa: PLC0415 - an optional extra
+        from window_consumer.audit.page_reports import PageReports  # noqa: PLC0415 - as above
+
+        return AuditPages(PageReports(context.loaded.file.parent / file))
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
         """Count for an application whose configuration says so."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from window_consumer.audit.count import LEAVING, CountTier
+
 
 class State(StrEnum):
     """How far the counting of a bucket is."""
@@ -52,3 +54,21 @@ class Finding(StrEnum):
 
 ALARMING: Final = frozenset({Finding.LOST, Finding.EXCHANGED})
 """Findings about missing records. Only final buckets have them."""
+
+UNREMARKABLE: Final = frozenset(
+    {Finding.BALANCED, Finding.IN_PROGRESS, Finding.NOT_CONSUMED, Finding.UNAUDITED, Finding.BEFORE}
+)
+"""Findings that need no attention, which summaries leave out."""
+
+TERMS: Final = {
+    term: term.replace("_", "-")
+    for term in (
+        CountTier.PRODUCED,
+        CountTier.REDRIVEN,
+        CountTier.REPLAYED,
+        *LEAVING,
+        CountTier.GONE,
+        CountTier.UNKNOWN,
+    )
+} | {"uncounted": "uncounted", "in_flight": "in flight", "lost": "lost", "duplicated": "duplicated"}
+"""The report's columns, and their headings in tables."""

@@ -16,6 +16,7 @@ from window_consumer.admin.answers import (
     FILES,
     Json,
     ReadingRoute,
+    answered,
     error,
     fields_of,
     principal_fields,
@@ -153,7 +154,7 @@ class DeadLetterPages:
 
     async def _asked(self, ask: Callable[[], T]) -> T:
         async with self._turn:
-            return await asyncio.to_thread(ask)
+            return await answered(ask)
 
 
 def _job(job: LetterJob) -> Response:

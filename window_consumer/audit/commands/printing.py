@@ -12,8 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from window_consumer.audit.count import LEAVING, CountTier
-from window_consumer.audit.states import ALARMING, Finding
+from window_consumer.audit.states import ALARMING, TERMS, UNREMARKABLE
 from window_consumer.cli.options import since_1970
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import printable
@@ -30,27 +29,10 @@ _Place = tuple[str, str]
 MOST_BUCKETS: Final = 50
 """The most buckets that a table shows; JSON has all of them."""
 
-_TERMS: Final = {
-    term: term.replace("_", "-")
-    for term in (
-        CountTier.PRODUCED,
-        CountTier.REDRIVEN,
-        CountTier.REPLAYED,
-        *LEAVING,
-        CountTier.GONE,
-        CountTier.UNKNOWN,
-    )
-} | {"uncounted": "uncounted", "in_flight": "in flight", "lost": "lost", "duplicated": "duplicated"}
-"""The report's columns, and their headings in tables."""
-
 _ALWAYS: Final = {"produced", "finished", "retried", "dead_lettered", "in_flight", "lost"} | {
     "duplicated"
 }
 """Columns that are always shown. The others appear only where they have a value."""
-
-_UNREMARKABLE: Final = frozenset(
-    {Finding.BALANCED, Finding.IN_PROGRESS, Finding.NOT_CONSUMED, Finding.UNAUDITED, Finding.BEFORE}
-)
 
 
 def print_json(
@@ -80,9 +62,9 @@ def print_report(report: AuditReport, since_ms: int, now_ms: int) -> set[str]:
     odd = []
     for row in report.findings.toLocalIterator():
         place = row.topic, row.group
-        topics[place].update({term: row[term] for term in _TERMS})
+        topics[place].update({term: row[term] for term in TERMS})
         found[place][row.finding] += 1
-        if row.finding not in _UNREMARKABLE:
+        if row.finding not in UNREMARKABLE:
             odd.append(row.asDict())
     click.echo(f"buckets since {name_of(since_ms)}, as counted until {name_of(now_ms)}")
     if not topics:
@@ -117,7 +99,7 @@ def _print_latencies(report: AuditReport) -> None:
 
 def _topics(topics: Mapping[_Place, Mapping[str, int]]) -> Table:
     terms = _terms(topics.values())
-    table = _table(["topic", "group"], [_TERMS[term] for term in terms])
+    table = _table(["topic", "group"], [TERMS[term] for term in terms])
     for place in sorted(topics):
         numbers = (f"{topics[place][term]:,}" for term in terms)
         table.add_row(*map(printable, place), *numbers)
@@ -126,7 +108,7 @@ def _topics(topics: Mapping[_Place, Mapping[str, int]]) -> Table:
 
 def _buckets(rows: Iterable[Mapping[str, Any]]) -> Table:
     terms = _terms(rows)
-    table = _table(["bucket", "topic", "group", "state", "found"], [_TERMS[t] for t in terms])
+    table = _table(["bucket", "topic", "group", "state", "found"], [TERMS[t] for t in terms])
     for row in rows:
         state = row["state"] + (" (late)" if row["was_reopened"] else "")
         names = (name_of(row["bucket_ms"]), row["topic"], row["group"], state, row["finding"])
@@ -136,7 +118,7 @@ def _buckets(rows: Iterable[Mapping[str, Any]]) -> Table:
 
 def _terms(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     rows = list(rows)
-    return [term for term in _TERMS if term in _ALWAYS or any(row[term] for row in rows)]
+    return [term for term in TERMS if term in _ALWAYS or any(row[term] for row in rows)]
 
 
 def _table(names: Iterable[str], numbers: Iterable[str]) -> Table:
