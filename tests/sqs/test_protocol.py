@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
+from botocore.loaders import Loader
 
 from tests.admin.certificates import make_certificate
-from tests.sqs.endpoint import CREDENTIALS, TestEndpoint, endpoint
+from tests.sqs.endpoint import CREDENTIALS, TestEndpoint, code_of, endpoint
 from tests.sqs.memory_queue import MemoryQueue
 from window_consumer.config.sections.listening import TlsConfig
 from window_consumer.sqs.endpoint import MOST_BODY_BYTES
@@ -100,3 +104,21 @@ def test_the_endpoint_has_a_certificate(tmp_path: Path) -> None:
     with endpoint(MemoryQueue("orders"), tls=tls, credentials=CREDENTIALS) as served:
         client = served.client(verify=str(certificate))
         assert client.list_queues()["QueueUrls"] == [f"{served.url}/000000000000/orders"]
+
+
+def test_an_older_client_gets_an_error_that_it_can_read(
+    served: TestEndpoint, tmp_path: Path
+) -> None:
+    loader = Loader()
+    model = loader.load_service_model("sqs", "service-2")
+    folder = tmp_path / "sqs" / model["metadata"]["apiVersion"]
+    folder.mkdir(parents=True)
+    old = model["metadata"] | {"protocol": "query", "protocols": ["query"]}
+    (folder / "service-2.json").write_text(json.dumps({**model, "metadata": old}))
+    session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name="x")  # noqa: S106 - of nobody
+    session._loader.search_paths.insert(0, str(tmp_path))
+    client = session.client("sqs", endpoint_url=served.url)
+    assert client.meta.service_model.protocol == "query"
+    with pytest.raises(ClientError) as refused:
+        client.list_queues()
+    assert code_of(refused.value) == "AWS.SimpleQueueService.UnsupportedOperation"
