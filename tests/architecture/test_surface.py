@@ -38,6 +38,7 @@ OWN = {
     "sqs": ["sqs", "web"],
     "telemetry": ["audit", "metrics", "trace"],
     "testing": ["testing"],
+    "web": ["web"],
 }
 """The packages that the tests of a folder may know whole. What is in the kernel alone has none."""
 

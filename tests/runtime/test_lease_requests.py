@@ -9,8 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from window_consumer.model.errors import Expired
 from window_consumer.model.fault import Failure
-from window_consumer.model.record import Call
+from window_consumer.model.record import Call, Record
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.pools.leases import Lease, LeaseRequest, Leases
 
@@ -38,13 +39,18 @@ class LeasesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.completions: SimpleQueue[Any] = SimpleQueue()
-        caller = Caller(lambda _: None, lambda error, *_: Failure.uncalled(error))
+        self.refuses = False
+        caller = Caller(self._layers, lambda error, *_: Failure.uncalled(error))
         self.leases = Leases(MOST, caller, self.completions)
         self.requests: dict[int, LeaseRequest] = {}
         self.called: set[int] = set()
         self.taken: list[Lease] = []
         self.out: list[OneRecord] = []
         self.numbers = 0
+
+    def _layers(self, _record: Record) -> None:
+        if self.refuses:
+            raise Expired("too old")
 
     def _collect(self) -> None:
         while True:
@@ -71,12 +77,13 @@ class LeasesMachine(RuleBasedStateMachine):
         self._collect()
 
     @precondition(lambda self: self.called & self.requests.keys())
-    @rule(lease_s=st.sampled_from([0.0, 600.0]))
-    def take(self, lease_s: float) -> None:
+    @rule(lease_s=st.sampled_from([0.0, 600.0]), refuses=st.booleans())
+    def take(self, lease_s: float, refuses: bool) -> None:  # noqa: FBT001 - drawn
+        self.refuses = refuses
         number = min(self.called & self.requests.keys())
         request = self.requests.pop(number)
         found = self.leases.take(request, lease_s)
-        assert len(found) <= request.most
+        assert len(found) <= (0 if refuses else request.most)
         self.taken += found
         self._collect()
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from attrs import frozen
+
 from window_consumer.config import Config
 from window_consumer.engine.observer import Observer
 from window_consumer.model.errors import UsageError
@@ -18,6 +20,8 @@ from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AclRule, AppStart, Feature, Pages, RunningFeature
 from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
+from window_consumer.runtime.calls.layer import CallForm, CallLayer, CallSite, LayerPlace
+from window_consumer.runtime.calls.steps import Called
 from window_consumer.runtime.replica import ReplicaSockets
 from window_consumer.runtime.running import Running
 from window_consumer.sqs.bounds import QueueBounds
@@ -80,6 +84,10 @@ class RunningSqs(RunningFeature):
         queue = self.queues.get(worker.plan.name)
         return None if queue is None else queue.assignments
 
+    def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
+        """Return what lets clients take the place of a queue's handler."""
+        return [ClientsLayer()] if worker.plan.name in self.queues else []
+
     def figures(self) -> CallFigures:
         """Return what has been counted at the endpoint."""
         seen = self._figures
@@ -96,6 +104,29 @@ class RunningSqs(RunningFeature):
         """Let the queues use the workers."""
         for queue in self.queues.values():
             queue.attach(running)
+
+
+@frozen
+class ClientsLayer:
+    """Takes the place of the handler and of middleware: when a lease begins, nothing is called.
+
+    The layers before it decide whether it begins, as that of records that have expired.
+    """
+
+    place: LayerPlace = LayerPlace.ONCE
+    in_children: None = None
+
+    def refuse(self, form: CallForm) -> None:
+        """Refuse nothing: the handler is one of ours."""
+
+    def wrap(self, call: Called, site: CallSite) -> Called:
+        """Return what accepts each record."""
+        del call, site
+        return _accept
+
+
+def _accept(_record: Record) -> None:
+    """Let the lease begin."""
 
 
 class SqsFeature(Feature):

@@ -19,8 +19,8 @@ from attrs import frozen
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import LeaseExpiredError
 from window_consumer.model.fault import Failure
-from window_consumer.model.record import Message
-from window_consumer.runtime.calls.caller import Caller
+from window_consumer.model.record import Message, Record
+from window_consumer.runtime.calls.caller import Caller, record_raised
 
 _NUMBERS: Final = count(1)
 """No two leases of a process have the same number, even those of a worker and its successor."""
@@ -82,7 +82,8 @@ class Leases:
     def take(self, request: LeaseRequest, lease_s: float) -> list[Lease]:
         """End a request; return leases, for so many seconds, on the records that are ready.
 
-        There may be none, although the request was called: their partition was given up.
+        There may be none, although the request was called: their partition was given up, or a layer
+        around calls lets them go, as those that have expired.
         """
         found: list[Lease] = []
         empty: list[Slice] = []
@@ -101,7 +102,7 @@ class Leases:
                 found.append(lease)
             called, surplus = self._rearrange()
         self._hand_on(called, [*empty, *surplus])
-        return found
+        return [each for each in found if self._may_begin(each)]
 
     def withdraw(self, request: LeaseRequest) -> None:
         """End a request without taking anything. Does nothing if it has ended."""
@@ -208,6 +209,20 @@ class Leases:
         return lease
 
     # ---- without it
+
+    def _may_begin(self, lease: Lease) -> bool:
+        """Ask the layers around calls; end a lease that one of them refuses."""
+        slice_, message = lease.slice_, lease.message
+        try:
+            self._caller.handler(Record.of(message, slice_.call))
+        except Exception as error:  # becomes the record's outcome
+            with self._lock:
+                is_ours = self._remove(lease.number) is not None
+            if is_ours:
+                record_raised(slice_, message, error, self._caller)
+                self._end(slice_)
+            return False
+        return True
 
     def _hand_on(self, called: Iterable[LeaseRequest], unused: Iterable[Slice]) -> None:
         """Call requests, and return slices whose records wait again."""
