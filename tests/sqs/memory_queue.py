@@ -35,6 +35,7 @@ class MemoryQueue:
         self.name = name
         self.fifo = fifo
         self.visibility_timeout_s = visibility_timeout_s
+        self.leases_until_dead: int | None = None
         self.delays: list[float] = []
         self.refuses: Exception | None = None
         self.receiving = 0

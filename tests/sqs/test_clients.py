@@ -9,8 +9,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from celery import Celery
 
 from tests.parts import PartMissingError, javascript, javascript_directory
 from tests.sqs.celery_program import DEADLINE_S, CeleryProgram
@@ -72,3 +74,22 @@ def test_celery_runs_its_tasks(served: TestEndpoint, tmp_path: Path, predefined:
             time.sleep(0.05)
     celery.check_all_done()
     assert served.figures.failed == 0
+
+
+@pytest.mark.parametrize(("leases", "left"), [(4, 1), (None, 0)], ids=["dead letters", "none"])
+def test_what_celery_rejects_becomes_a_dead_letter_where_there_are_some(
+    served: TestEndpoint, leases: int | None, left: int
+) -> None:
+    stored = served.queues["orders"]
+    stored.leases_until_dead = leases
+    found = served.client().get_queue_attributes(
+        QueueUrl=f"{served.url}/0/orders", AttributeNames=["RedrivePolicy"]
+    )
+    policy = json.loads(found.get("Attributes", {}).get("RedrivePolicy", "{}"))
+    assert policy.get("maxReceiveCount") == leases
+    app = Celery("tasks", broker=f"sqs://{ACCESS_KEY}:{quote(SECRET)}@127.0.0.1:{served.port}//")
+    app.conf.broker_transport_options = {"region": "eu-west-1", "is_secure": False}
+    with app, app.connection() as connection, connection.SimpleQueue("orders") as queue:
+        queue.put({"order": 17})
+        queue.get(timeout=20).reject()
+    assert stored.unfinished == left

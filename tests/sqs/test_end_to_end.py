@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,13 @@ def wait_until_empty(client: Any, name: str) -> None:
         time.sleep(0.1)
 
 
+def redrive_policy_of(client: Any, name: str) -> dict[str, Any]:
+    url = client.get_queue_url(QueueName=name)["QueueUrl"]
+    found = client.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
+    policy: dict[str, Any] = json.loads(found.get("Attributes", {}).get("RedrivePolicy", "{}"))
+    return policy
+
+
 def test_tasks_of_celery_go_through_topics(
     commands: Commands, embedded: EmbeddedBroker, tmp_path: Path
 ) -> None:
@@ -69,6 +77,8 @@ def test_tasks_of_celery_go_through_topics(
         wait_until_empty(client, "orders")
         wait_until_empty(client, "mails.fifo")
     celery.check_all_done()
+    policies = [redrive_policy_of(client, name) for name in ("orders", "mails.fifo")]
+    assert [each.get("maxReceiveCount") for each in policies] == [3, None]
     ended = running.stop()
     assert ended.code == 0
     assert (ended.summary("orders"), ended.summary("mails")) == (

@@ -84,6 +84,10 @@ class Queue(Protocol):
     def visibility_timeout_s(self) -> float:
         """How long a lease lasts unless the client says otherwise, in seconds."""
 
+    @property
+    def leases_until_dead(self) -> int | None:
+        """After how many failed leases a record becomes a dead letter; None if it never does."""
+
     async def receive(
         self, most: int, wait_s: float, visibility_s: float | None
     ) -> Sequence[QueuedMessage]:

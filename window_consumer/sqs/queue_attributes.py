@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from time import time
@@ -95,6 +96,11 @@ class QueueAttributes:
         }
         if queue.fifo:
             settings |= {"FifoQueue": "true", "ContentBasedDeduplication": "false"}
+        if queue.leases_until_dead is not None:
+            # Clients such as Celery do not delete what they reject from a queue with dead letters.
+            arn = f"arn:aws:sqs:kafka:{ACCOUNT}:{queue.name}-dead-letters"
+            policy = {"deadLetterTargetArn": arn, "maxReceiveCount": queue.leases_until_dead}
+            settings["RedrivePolicy"] = json.dumps(policy)
         return settings
 
 

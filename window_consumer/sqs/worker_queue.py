@@ -96,6 +96,14 @@ class WorkerQueue:
         """How long a lease lasts unless the client says otherwise, in seconds."""
         return self.worker.config.section(PullConfig).visibility_timeout or 0.0
 
+    @property
+    def leases_until_dead(self) -> int | None:
+        """After how many failed leases a record becomes a dead letter; None if it never does."""
+        retry = self.worker.config.retry
+        if retry.on_failure == "block" or retry.when_spent != "dead_letter":
+            return None
+        return retry.attempts + len(retry.levels) * retry.attempts_per_level
+
     async def receive(
         self, most: int, wait_s: float, visibility_s: float | None
     ) -> Sequence[QueuedMessage]:
