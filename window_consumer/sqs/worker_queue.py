@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
-from time import time_ns
+from time import perf_counter, time_ns
 from typing import Final
 
 from attrs import astuple, define, field
 
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.errors import RetryLater
@@ -235,7 +236,7 @@ class WorkerQueue:
             partition=number,
             offset=hop.offset,
             timestamp_ms=hop.timestamp or now_ms,
-            first_received_ms=hop.first_failure or now_ms - _since_first_ms(lease),
+            first_received_ms=hop.first_failure or now_ms - _since_first_ms(slice_),
             attempt=slice_.call.number_of(message),
         )
 
@@ -274,10 +275,11 @@ def _resolve(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _since_first_ms(lease: Lease) -> int:
-    """Return how long ago a record failed here first, in milliseconds; 0 if it never did."""
-    again = next(iter(lease.slice_.again.values()), None)
-    return 0 if again is None else int(1000 * (lease.slice_.started - again.first_failure))
+def _since_first_ms(slice_: Slice) -> int:
+    """Return how long ago a record was leased here first, in milliseconds."""
+    again = next(iter(slice_.again.values()), None)
+    first = slice_.started if again is None else again.first_called_at or slice_.started
+    return round(1000 * (perf_counter() - first))
 
 
 def _elsewhere(handle: ReceiptHandle, url: str) -> str:

@@ -95,8 +95,9 @@ class FailedRecord:
     """Failed records with the same object and the same ``due`` are called again in one batch."""
     deaths: int = 0
     """Handler calls that ended the process of their slot; the attempts include them."""
+    first_called_at: float = 0.0
     called_at: float = 0.0
-    """When its last call began, in monotonic seconds."""
+    """When its first and its last call began, in monotonic seconds."""
     in_batch: bool = False
     """Its last call failed for a whole batch: that is no verdict on this record."""
     alone: bool = False

@@ -99,6 +99,7 @@ class RetryQueue:
             failed.attempts += calls
         failed.failure = failure
         failed.last_failure = now
+        failed.first_called_at = failed.first_called_at or called_at
         failed.called_at = called_at or now
         failed.deaths += isinstance(error, ProcessDiedError)
         jitter = self._jitter if together is None else together.jitter
