@@ -248,6 +248,14 @@ def test_a_rate_that_holds_calls_back() -> None:
     assert figures(cause, "finished_per_s") == [20.0]
 
 
+def test_a_queue_that_no_client_reads_is_not_taken_for_a_slow_broker() -> None:
+    step = working(busy=0.0, per_s=0, asking=0, partitions=[partition(lag=5000, unread=5000)])
+    cause = the_cause(evidence(step), "no_clients")
+    assert figures(cause, "lag", "leased", "finished_per_s") == [5000, 0.0, 0.0]
+    asks = working(busy=0.0, per_s=0, asking=10, partitions=[partition(lag=5000, unread=5000)])
+    assert "no_clients" not in found(evidence(asks))
+
+
 # ---- something stands
 
 

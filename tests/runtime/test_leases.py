@@ -127,6 +127,7 @@ def test_a_lease_that_is_renewed_lasts_and_one_that_is_not_gives_its_record_to_t
 ) -> None:
     shop = start(2, retry={"backoff": "10m..10m"})  # the next one need not wait after a lease
     kept, left = shop.take(LONG_S), shop.take(LONG_S)
+    assert all((each.lease_left_s or 0) > LONG_S / 2 for each in shop.windows.calls)
     assert shop.leases.renew(kept.number, LONG_S)
     assert shop.leases.renew(left.number, SHORT_S)
     again = shop.take()
@@ -181,6 +182,6 @@ def test_clients_get_what_is_ready_together_and_what_nobody_takes_waits_in_its_p
     wait_until(lambda: shop.windows.queued == 8, WAIT_S, "all are ready")
     shop.leases.withdraw(gone)
     wait_until(lambda: shop.windows.queued == 0, WAIT_S, "none is ready")
-    assert shop.windows.running == shop.leases.in_flight == 0
+    assert shop.windows.running == shop.leases.in_flight == shop.windows.asking == 0
     values = [value_of(each) for each in (shop.take(), shop.take())]
     assert values == [b"0", b"1"]

@@ -52,6 +52,7 @@ def take_snapshot(
         counters=engine.counters.copy(),
         slots=engine.rules.slots,
         queued=len(engine.dispatcher.out),
+        asking=_asking(engine),
         abandoned=len(engine.dispatcher.abandoned),
         cost_s=engine.dispatcher.length.cost_s,
         durations=engine.durations.histogram(),
@@ -173,6 +174,12 @@ def _row(partition: Partition, slices: list[Slice], failed: Iterable[int], *, ho
     if hovers and cells and cells[0].open:
         letters[0] = "H"
     return "".join(letters)
+
+
+def _asking(engine: Engine) -> int | None:
+    if not engine.rules.stall.leases:
+        return None
+    return max(0, engine.dispatcher.present_slots - len(engine.dispatcher.out))
 
 
 def _ends(slice_: Slice) -> tuple[int, ...]:

@@ -227,6 +227,8 @@ class WindowsSnapshot:
     """The most slots that may be busy."""
     queued: int = 0
     """Slices that are queued or running."""
+    asking: int | None = None
+    """Records that clients ask for beyond those they have; None unless slots are leases."""
     abandoned: int = 0
     """Abandoned calls that have not returned; ``calls`` includes them."""
     cost_s: float = 0.0

@@ -32,6 +32,7 @@ class CauseKind(StrEnum):
     LOOP_BOUND = "loop_bound"
     LOOP_BLOCKED = "loop_blocked"
     HANDLER_SLOW = "handler_slow"
+    NO_CLIENTS = "no_clients"
     OUTBOX_WAITS = "outbox_waits"
     BROKER_AWAY = "broker_away"
     BROKER_SLOW = "broker_slow"

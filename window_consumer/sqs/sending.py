@@ -20,6 +20,9 @@ from window_consumer.sqs.queue import MessageRefusedError, SentMessage
 _ACK_S: Final = 30.0
 """How long a client waits; clients of SQS wait for 60 s."""
 
+_CLOSE_S: Final = 2.0
+"""Then the process ends: what clients have no answer for, they send again."""
+
 _NO_TOPIC: Final = (
     "nothing says which topic the queue {name} writes to, as its worker reads several: name one in"
     " workers.{worker}.pull.send_to"
@@ -83,7 +86,7 @@ class QueueSender:
     def close(self) -> None:
         """Wait for what is unacknowledged, then close."""
         if self._producer is not None:
-            self._producer.close(timeout=_ACK_S)
+            self._producer.close(timeout=_CLOSE_S)
 
 
 def _delay_service(plan: AppPlan, target: str | None) -> str | None:

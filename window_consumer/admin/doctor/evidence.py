@@ -173,6 +173,12 @@ class WorkerEvidence:
         return self.drain_s > BEHIND_S or self.lag_s > OLD_S
 
     @cached_property
+    def lacks_clients(self) -> bool:
+        """Whether clients lease its records, and mostly none of them asks for more."""
+        asking = [look.windows.asking for look in self.looks if look.windows.asking is not None]
+        return bool(asking) and sum(each > 0 for each in asking) * 2 < len(asking)
+
+    @cached_property
     def unread(self) -> int:
         """Return the number of lagging records that the worker has not received."""
         return sum(each.unread or 0 for each in self.now.partitions)

@@ -36,7 +36,7 @@ def broker_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     if seen.is_cluster_silent:
         return  # the delay is unknown
     is_slow = (trip_s or 0.0) >= SLOW_TRIP_S or (commit_s or 0.0) >= SLOW_COMMIT_S
-    if not is_slow or not seen.is_behind or seen.busy_ratio >= BUSY:
+    if not is_slow or not seen.is_behind or seen.busy_ratio >= BUSY or seen.lacks_clients:
         return
     said = []
     if trip_s is not None:
@@ -65,7 +65,7 @@ def fetch_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         lambda look: sum(each.open + each.buffered for each in look.windows.partitions)
     )
     starves = seen.busy_ratio < IDLE and held <= max(2 * now.limit_now, seen.finished_per_s * 0.1)
-    if not seen.is_behind or not starves or not seen.unread:
+    if not seen.is_behind or not starves or not seen.unread or seen.lacks_clients:
         return
     if now.breaker.state != "closed" or any(each.paused for each in now.partitions):
         return

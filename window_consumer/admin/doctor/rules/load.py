@@ -141,7 +141,7 @@ def _is_held_by_a_key(seen: WorkerEvidence, partition: PartitionSnapshot) -> boo
 
 def hot_partition(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Find a partition with most of the lag while slots are idle."""
-    if not seen.is_behind or seen.busy_ratio >= BUSY or not seen.lag:
+    if not seen.is_behind or seen.busy_ratio >= BUSY or not seen.lag or seen.lacks_clients:
         return
     worst = max(seen.now.partitions, key=lambda each: each.unfinished or 0)
     share = (worst.unfinished or 0) / seen.lag
@@ -197,6 +197,27 @@ def rate(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     )
 
 
+def no_clients(seen: WorkerEvidence) -> Iterator[LikelyCause]:
+    """Find a queue whose clients ask for fewer records than there are."""
+    if not seen.is_behind or seen.busy_ratio >= BUSY or not seen.lacks_clients:
+        return
+    leased = seen.mean(lambda look: look.windows.running)
+    yield LikelyCause(
+        CauseKind.NO_CLIENTS,
+        seen.worker,
+        f"{seen.lag} records wait and no client asks for more: clients have {leased:.0f} of at"
+        f" most {seen.now.slots}, and finish {seen.finished_per_s:.1f} a second, while"
+        f" {seen.arriving_per_s:.1f} come; start clients, or more of them, at this process",
+        {
+            "lag": seen.lag,
+            "leased": leased,
+            "finished_per_s": seen.finished_per_s,
+            "arriving_per_s": seen.arriving_per_s,
+        },
+        weight=65,
+    )
+
+
 def handler_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     """Find workers that need more parallel calls than they have slots (Little's law)."""
     if not seen.is_behind or seen.busy_ratio < BUSY or is_one_thread_bound(seen):
@@ -232,7 +253,8 @@ def handler_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
             f" {seen.busy_ratio:.0%} busy"
         )
     better = math.ceil((needed or slots) / BUSY)
-    more = f"raise concurrency to {better} or more" if better > slots else "raise concurrency"
+    key = "concurrency" if seen.now.asking is None else "pull.max_in_flight"
+    more = f"raise {key} to {better} or more" if better > slots else f"raise {key}"
     if seen.now.limit is not None and seen.now.limit.why:
         more = f"concurrency: auto is at {slots:.0f} ({seen.now.limit.why})"
     yield LikelyCause(
