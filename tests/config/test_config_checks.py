@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.conftest import Refusal
-from window_consumer.config import LoadedConfig, load
+from window_consumer.config import LoadedConfig, TopicNames, load
 from window_consumer.model.errors import ConfigError
 
 Load = Callable[..., LoadedConfig]
@@ -111,7 +111,7 @@ def test_a_dead_letter_topic_that_is_too_long_is_refused(refused: Refuse) -> Non
 
 def test_a_dead_letter_topic_of_the_longest_legal_name_is_taken(loaded: Load) -> None:
     config = loaded(f"workers: {{a: {{group: {'g' * 100}, topics: [{'t' * 144}]}}}}").config
-    assert len(config.workers["a"].dlq_topic("t" * 144, config.topics)) == 249
+    assert len(TopicNames(config.workers["a"], config.topics).dlq("t" * 144)) == 249
 
 
 def test_two_workers_cannot_have_one_dead_letter_topic(refused: Refuse) -> None:
@@ -139,7 +139,7 @@ def test_the_template_decides_about_the_names_of_dead_letter_topics(
         "workers:\n  a: {group: g, topics: [t, g.t.dlq]}\ntopics: {dlq: '{group}.dead.{topic}'}\n"
     )
     config = loaded(text).config
-    assert config.workers["a"].dlq_topic("t", config.topics) == "g.dead.t"
+    assert TopicNames(config.workers["a"], config.topics).dlq("t") == "g.dead.t"
     message = refused(text.replace("g.t.dlq", "g.dead.u"))
     assert message.wrong == (("workers.yaml:2", "workers.a.topics[1]"),)
 

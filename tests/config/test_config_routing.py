@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.golden_texts import Golden
-from window_consumer.config import LoadedConfig
+from window_consumer.config import LoadedConfig, TopicNames
 from window_consumer.config.sections.ttl import HeaderTtl
 
 Load = Callable[..., LoadedConfig]
@@ -156,7 +156,7 @@ def test_the_own_retry_topics_are_known_by_their_names(
     loaded: Load, worker_text: WorkerText, name: str, *, is_copy: bool
 ) -> None:
     config = loaded(worker_text()).config
-    assert config.workers["charge"].is_retry_topic(name, config.topics) is is_copy
+    assert TopicNames(config.workers["charge"], config.topics).is_read(name) is is_copy
 
 
 def test_a_worker_cannot_be_made_to_read_its_own_retry_topics(

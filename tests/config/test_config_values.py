@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.golden_texts import Golden
-from window_consumer.config import LoadedConfig, example, load
+from window_consumer.config import LoadedConfig, TopicNames, example, load
 from window_consumer.model.errors import ConfigError, UsageError
 
 Load = Callable[..., LoadedConfig]
@@ -33,7 +33,7 @@ def test_the_defaults_are_those_of_the_contract(loaded: Load) -> None:
     assert (worker.on_no_offset, worker.on_out_of_range) == ("earliest", "fail")
     assert (config.topics.create, config.topics.dlq) == (True, "{group}.{topic}.dlq")
     assert config.topics.dlq_retention == 14 * 86400
-    assert worker.dlq_topic("t", config.topics) == "g.t.dlq"
+    assert TopicNames(worker, config.topics).dlq("t") == "g.t.dlq"
 
 
 def test_a_config_error_is_a_usage_error_of_exit_code_2(refused: Refuse) -> None:

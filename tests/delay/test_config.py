@@ -11,7 +11,7 @@ import pytest
 from tests.commands import Commands
 from tests.kernel import FEATURES
 from tests.plans import from_shell
-from window_consumer.config import LoadedConfig, load
+from window_consumer.config import LoadedConfig, TopicNames, load
 from window_consumer.model.errors import ConfigError
 
 KAFKA = "kafka: {bootstrap.servers: 'broker:9092'}\n"
@@ -70,7 +70,7 @@ def test_a_file_without_workers_has_the_service_alone(
     config = loaded("delay: {to: [orders], topic: shop.later}\n").config
     (worker,) = config.workers.values()
     assert (worker.name, worker.group, worker.topics) == ("delay", "shop.later", ("shop.later",))
-    assert worker.dlq_topic("shop.later", config.topics) == "shop.later.dlq"
+    assert TopicNames(worker, config.topics).dlq("shop.later") == "shop.later.dlq"
 
 
 def test_without_the_section_there_is_no_service(loaded: Callable[[str], LoadedConfig]) -> None:

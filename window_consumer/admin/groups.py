@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from window_consumer.admin.board import now_ms
-from window_consumer.config import ENTRY, Config, WorkerConfig
+from window_consumer.config import ENTRY, Config, TopicNames, WorkerConfig
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.groups import PartitionProgress
 from window_consumer.kafka.cluster.topics import ListedMember
@@ -96,7 +96,7 @@ def topics_of(worker: WorkerConfig, config: Config, names: Sequence[str]) -> Ite
         copies = copy_topics(worker, config.topics, source, dead_letters=True)
         found = [
             GroupTopic(source, "source", source),
-            GroupTopic(worker.retry_topic(source, ENTRY, config.topics), "redriven", source),
+            GroupTopic(TopicNames(worker, config.topics).retry(source, ENTRY), "redriven", source),
             *(GroupTopic(each.name, each.kind, source, _level(each)) for each in copies),
         ]
         for each in found:
@@ -104,7 +104,7 @@ def topics_of(worker: WorkerConfig, config: Config, names: Sequence[str]) -> Ite
             if each.name in there:
                 yield each
     for name in names:  # levels that the configuration has no longer
-        if name not in known and worker.is_retry_topic(name, config.topics):
+        if name not in known and TopicNames(worker, config.topics).is_read(name):
             yield GroupTopic(name, "retry", "", name.rpartition(".")[2])
 
 

@@ -10,6 +10,7 @@ import click
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.cli.signals import Signals
+from window_consumer.config import TopicNames
 from window_consumer.kafka.embedded import LIMITS, EmbeddedBroker
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
@@ -94,6 +95,6 @@ def _topics_of(plan: AppPlan) -> list[str]:
         copy: None
         for worker in plan.workers
         for topic in worker.config.topics
-        for copy in worker.config.ladder_topics(topic, plan.config.topics)
+        for copy in TopicNames(worker.config, plan.config.topics).ladder(topic)
     }
     return [*topics, *copies]

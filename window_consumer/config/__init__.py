@@ -27,7 +27,8 @@ from window_consumer.config.sections.kafka_properties import (
     is_secret_key,
 )
 from window_consumer.config.sections.mask import MaskRule, MaskRules
-from window_consumer.config.sections.worker import ENTRY, WorkerConfig
+from window_consumer.config.sections.topic_names import ENTRY, TopicNames
+from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.units import format_duration
 from window_consumer.model.redaction import Mask
 
@@ -48,6 +49,7 @@ __all__ = [
     "RetryConfig",
     "Scalar",
     "StallConfig",
+    "TopicNames",
     "TopicsConfig",
     "WindowConfig",
     "WorkerConfig",

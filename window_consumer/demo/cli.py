@@ -20,6 +20,7 @@ from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.screen import Memory, TopScene
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.cli.output import FAILED, OK
+from window_consumer.config import TopicNames
 from window_consumer.demo.checker import DemoReport, DemoRun, judge
 from window_consumer.demo.shop import ORDERS, PARTITIONS, TOPIC, Shop, orders
 from window_consumer.kafka.cluster.groups import committed_offsets
@@ -72,7 +73,7 @@ def run_demo(show: Show | None = None) -> DemoReport:
     with EmbeddedBroker(topics={TOPIC: PARTITIONS}) as broker:
         produced = _fill(broker)
         plan = _plan(shop, broker)
-        dlq = plan.workers[0].config.dlq_topic(TOPIC, plan.config.topics)
+        dlq = TopicNames(plan.workers[0].config, plan.config.topics).dlq(TOPIC)
         broker.create_topic(dlq, PARTITIONS)
         started = time.perf_counter()
         with shop.app.start_plan(plan, start_timeout=LONGEST_S) as running:

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.config import LoadedConfig, WorkerConfig
+from window_consumer.config import LoadedConfig, TopicNames, WorkerConfig
 from window_consumer.dlq.conditions import holds
 from window_consumer.dlq.dead_letter import read_dead_letter
 from window_consumer.dlq.redrive import BATCH_RECORDS, Redrive, RedriveCounts, RedriveRules
@@ -181,7 +181,7 @@ def redrive_jobs(
             loaded, worker, clients.cluster, to_source=request.to_source, dry=request.dry_run
         )
         for source in _sources(loaded, worker, clients):
-            dead_letters = worker.dlq_topic(source, loaded.config.topics)
+            dead_letters = TopicNames(worker, loaded.config.topics).dlq(source)
             if topics and not {source, dead_letters} & set(topics):
                 continue
             seen |= {source, dead_letters}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from attrs import frozen
 
-from window_consumer.config import ENTRY, LoadedConfig, WorkerConfig
+from window_consumer.config import ENTRY, LoadedConfig, TopicNames, WorkerConfig
 from window_consumer.dlq.redrive_copy import Destination
 from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka.cluster import Cluster
@@ -51,9 +51,8 @@ class TopicSearch:
         Raises MissingTopicError and NotPermittedError with the required action, UsageError for a
         source topic that must not be written.
         """
-        names, topics = self.loaded.config.topics, self._topics
-        dead_letters = self.worker.dlq_topic(source, names)
-        entry = self.worker.retry_topic(source, ENTRY, names)
+        names, topics = TopicNames(self.worker, self.loaded.config.topics), self._topics
+        dead_letters, entry = names.dlq(source), names.retry(source, ENTRY)
         state = state_topic(self.worker.group)
         target = source if self.to_source else entry
         there, hidden = topics.existing([source, dead_letters, entry, state])
@@ -72,7 +71,7 @@ class TopicSearch:
         missing = [
             new
             for new in (
-                new_entry(self.worker, source, likeness, names),
+                new_entry(self.worker, source, likeness, self.loaded.config.topics),
                 new_state(self.worker.group, likeness),
             )
             if new.name not in there and (new.name != entry or not self.to_source)

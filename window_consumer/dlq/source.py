@@ -13,7 +13,14 @@ from typing import Any
 
 from attrs import field, frozen
 
-from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig, effective_kafka
+from window_consumer.config import (
+    Config,
+    LoadedConfig,
+    Mask,
+    TopicNames,
+    WorkerConfig,
+    effective_kafka,
+)
 from window_consumer.kafka import settings
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import UsageError
@@ -127,10 +134,12 @@ class DeadLetterSource:
         config = self.config
         if config is None:
             return {}
-        mine = {worker.dlq_topic(topic, config.topics): topic for topic in worker.topics}
+        mine = {TopicNames(worker, config.topics).dlq(topic): topic for topic in worker.topics}
         with_groups = [each for each in config.workers.values() if each.group]
         others = [each for each in with_groups if each.group != worker.group]
-        theirs = {each.dlq_topic(topic, config.topics) for each in others for topic in each.topics}
+        theirs = {
+            TopicNames(each, config.topics).dlq(topic) for each in others for topic in each.topics
+        }
         closer = [_form(each, config) for each in others if len(each.group) > len(worker.group)]
         found = {name: mine[name] for name in names if name in mine}
         form = _form(worker, config)
@@ -148,7 +157,7 @@ _NONE = re.compile("(?!)")
 
 def _form(worker: WorkerConfig, config: Config) -> re.Pattern[str]:
     """Return the pattern of a worker's dead-letter topic names; the source is its group."""
-    first, *rest = map(re.escape, worker.dlq_topic("/", config.topics).split("/"))
+    first, *rest = map(re.escape, TopicNames(worker, config.topics).dlq("/").split("/"))
     if not rest:
         return _NONE  # its name does not contain the source's
     return re.compile(first + "(.+)" + r"\1".join(rest))

@@ -8,7 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.config import TopicsConfig
+from window_consumer.config import TopicNames, TopicsConfig
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import Target, place_of
 from window_consumer.engine.turn import CopyTo
@@ -50,7 +50,9 @@ class ParkTopics:
     def are_left(self) -> bool:
         """Whether the worker reads park topics, which may hold records of an earlier setting."""
         worker, config = self.worker, self.worker.plan.config
-        return any(config.park_topic(each, self.names) in worker.reads for each in worker.topics)
+        return any(
+            TopicNames(config, self.names).park(each) in worker.reads for each in worker.topics
+        )
 
     # ---- copies
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from window_consumer.config import TopicsConfig
+from window_consumer.config import TopicNames, TopicsConfig
 from window_consumer.model.conditions import Condition
 from window_consumer.model.conditions.lookup import IsCopy, RecordLookup
 from window_consumer.model.record import Record
@@ -106,7 +106,7 @@ def copy_test(worker: PlannedWorker, topics: TopicsConfig) -> IsCopy:
     def is_copy(topic: str) -> bool:
         answer = known.get(topic)
         if answer is None:
-            answer = known[topic] = worker.config.is_retry_topic(topic, topics)
+            answer = known[topic] = TopicNames(worker.config, topics).is_read(topic)
         return answer
 
     return is_copy

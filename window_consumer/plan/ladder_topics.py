@@ -12,7 +12,14 @@ from typing import Final, Self
 
 from attrs import frozen
 
-from window_consumer.config import ENTRY, Config, TopicsConfig, WorkerConfig, format_duration
+from window_consumer.config import (
+    ENTRY,
+    Config,
+    TopicNames,
+    TopicsConfig,
+    WorkerConfig,
+    format_duration,
+)
 from window_consumer.config.sections.worker import OwnTopics
 from window_consumer.engine.retry.retry_topics import Level, state_topic
 from window_consumer.kafka.cluster.topics import (
@@ -128,7 +135,7 @@ class LadderNames:
             name
             for worker in workers
             for topic in worker.topics
-            for name in worker.ladder_topics(topic, config.topics)
+            for name in TopicNames(worker, config.topics).ladder(topic)
         }
         return cls(tuple(own), frozenset(ladders))
 
@@ -159,14 +166,14 @@ def copy_topics(
     worker: WorkerConfig, topics: TopicsConfig, source: str, *, dead_letters: bool
 ) -> list[CopyTopic]:
     """Return the topics that copies of a topic's records need, in the order of the ladder."""
+    names = TopicNames(worker, topics)
     found = [
-        CopyTopic(worker.retry_topic(source, level.name, topics), source, level)
-        for level in levels_of(worker)
+        CopyTopic(names.retry(source, level.name), source, level) for level in levels_of(worker)
     ]
     if worker.parks:
-        found.append(CopyTopic(worker.park_topic(source, topics), source, is_park=True))
+        found.append(CopyTopic(names.park(source), source, is_park=True))
     if dead_letters:
-        found.append(CopyTopic(worker.dlq_topic(source, topics), source))
+        found.append(CopyTopic(names.dlq(source), source))
     return found
 
 
@@ -192,7 +199,7 @@ def new_entry(
     worker: WorkerConfig, source: str, model: Model, topics: TopicsConfig
 ) -> NewCopyTopic:
     """Return the topic for redriven dead letters, as it must be created."""
-    return model.copies(worker.retry_topic(source, ENTRY, topics), LEVEL_RETENTION_S)
+    return model.copies(TopicNames(worker, topics).retry(source, ENTRY), LEVEL_RETENTION_S)
 
 
 def new_state(group: str, model: Model) -> NewCopyTopic:

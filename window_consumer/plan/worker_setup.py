@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 
+from window_consumer.config import TopicNames
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.turn import TurnRule
@@ -93,4 +94,4 @@ def _source_of(topic: str, worker: PreparedWorker, plan: AppPlan) -> str | None:
     retry_level = worker.retry_levels.get(topic)
     if retry_level is not None:
         return retry_level.source
-    return None if worker.plan.config.is_retry_topic(topic, plan.config.topics) else topic
+    return None if TopicNames(worker.plan.config, plan.config.topics).is_read(topic) else topic

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from window_consumer.config import ENTRY, LoadedConfig, WorkerConfig
+from window_consumer.config import ENTRY, LoadedConfig, TopicNames, WorkerConfig
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import MissingTopicError, UsageError
@@ -107,7 +107,7 @@ def _job(
     request: ReplayRequest,
     ids: WantedIds,
 ) -> ReplayJob:
-    entry = worker.retry_topic(source.name, ENTRY, loaded.config.topics)
+    entry = TopicNames(worker, loaded.config.topics).retry(source.name, ENTRY)
     named: list[Any] = [source.name, entry, request.name, str(request.where or ""), request.new_ids]
     digest = sha256(json.dumps(named).encode()).hexdigest()
     group = f"{worker.group}.replay.{digest[:12]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from window_consumer.config import ENTRY
+from window_consumer.config import ENTRY, TopicNames
 from window_consumer.dlq.dead_letter import DeadLetter, Position
 from window_consumer.dlq.redrive_copy import (
     DeadLetterHeaders,
@@ -59,7 +59,7 @@ class TestRedrive:
                 f"{letter.position} is no dead letter of this application: its group is"
                 f" {letter.group!r}"
             )
-        entry = owners[0].retry_topic(letter.original_topic, ENTRY, self._plan.config.topics)
+        entry = TopicNames(owners[0], self._plan.config.topics).retry(letter.original_topic, ENTRY)
         count = self._broker.topics.partitions
         source = count(letter.original_topic)
         if not count(entry):

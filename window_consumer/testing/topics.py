@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from window_consumer.config import TopicNames
 from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.topics.state_topics import StateTopic
@@ -39,13 +40,13 @@ class TestTopics:
             self.sources[worker.name].update(
                 topic
                 for topic in worker.source.topics
-                if not own.is_retry_topic(topic, self._plan.config.topics)
+                if not TopicNames(own, self._plan.config.topics).is_read(topic)
             )
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the contents of the dead-letter topics, by topic, partition and offset."""
         names = {
-            worker.config.dlq_topic(topic, self._plan.config.topics)
+            TopicNames(worker.config, self._plan.config.topics).dlq(topic)
             for worker in self._plan.workers
             for topic in self.sources[worker.name]
         }

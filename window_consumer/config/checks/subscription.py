@@ -10,6 +10,7 @@ from typing import Final
 from window_consumer.config import names
 from window_consumer.config.problems import Problem
 from window_consumer.config.sections import TopicsConfig
+from window_consumer.config.sections.topic_names import TopicNames
 from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.tree import Path, Tree
 
@@ -62,13 +63,14 @@ def ladder_topics(
     """Yield topics that are read twice, or share a topic for copies, and wrong names of such."""
     owners: dict[str, tuple[WorkerConfig, str]] = {}
     for worker in workers:
+        own = TopicNames(worker, topics)
         for index, topic in enumerate(worker.topics):
             path: Path = ("workers", worker.name, "topics", index)
-            if _matches(worker.dlq_topic("{topic}", topics), topic):
+            if _matches(own.dlq("{topic}"), topic):
                 yield Problem(path, _ITS_OWN)
-            if _matches(worker.retry_topic("{topic}", "{delay}", topics), topic):
+            if _matches(own.retry("{topic}", "{delay}"), topic):
                 yield Problem(path, _READ_ANYWAY.format(kind="retry"))
-            if worker.parks and _matches(worker.park_topic("{topic}", topics), topic):
+            if worker.parks and _matches(own.park("{topic}"), topic):
                 yield Problem(path, _READ_ANYWAY.format(kind="park"))
             yield from islice(_wrong_copies(worker, topic, topics, owners, tree), 1)
 
@@ -82,11 +84,12 @@ def _wrong_copies(
 ) -> Iterator[Problem]:
     """Yield problems with the names of the topics for copies of one topic's records."""
     path: Path = ("workers", worker.name, "topics", worker.topics.index(topic))
-    for name in worker.ladder_topics(topic, topics):
+    own = TopicNames(worker, topics)
+    for name in own.ladder(topic):
         key, what = "retry", "retry"
-        if name == worker.dlq_topic(topic, topics):
+        if name == own.dlq(topic):
             key, what = "dlq", "dead-letter"
-        elif name == worker.park_topic(topic, topics):
+        elif name == own.park(topic):
             key, what = "park", "park"
         wrong = names.wrong_name(name)
         if wrong is not None:

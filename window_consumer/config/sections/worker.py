@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
@@ -10,7 +9,7 @@ from attrs import field, frozen
 
 from window_consumer.config import kinds, names
 from window_consumer.config.options import about, declared_by_features
-from window_consumer.config.sections import BatchConfig, RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.sections import BatchConfig, RetryConfig, WindowConfig
 from window_consumer.config.sections.broadcast import BroadcastConfig
 from window_consumer.config.sections.concurrency import AutoConcurrency, concurrency_kind, pool_kind
 from window_consumer.config.sections.fair import FairConfig
@@ -19,15 +18,12 @@ from window_consumer.config.sections.kafka_properties import KafkaConfig
 from window_consumer.config.sections.rate import Rate, rate_kind
 from window_consumer.config.sections.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
 from window_consumer.config.sections.ttl import HeaderTtl, ttl_kind
-from window_consumer.config.units import format_duration
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.runtime.pools.registry import DEFAULT
 
 T = TypeVar("T")
 
 MIB = 1024**2
-ENTRY = "now"
-"""The delay in the name of the topic that gets redriven dead letters."""
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0
@@ -311,15 +307,6 @@ class WorkerConfig:
         concurrency = self.concurrency
         return concurrency if isinstance(concurrency, int) else concurrency.upper
 
-    def ladder_topics(self, topic: str, topics_config: TopicsConfig) -> list[str]:
-        """Return the names of the topics for copies of a topic's records: DLQ, levels, park."""
-        if self.is_broadcast:
-            return []
-        delays = map(format_duration, self.retry.levels)
-        levels = [self.retry_topic(topic, delay, topics_config) for delay in delays]
-        park = [self.park_topic(topic, topics_config)] if self.parks else []
-        return [self.dlq_topic(topic, topics_config), *levels, *park]
-
     @property
     def is_broadcast(self) -> bool:
         """Whether every process gets every record."""
@@ -342,39 +329,3 @@ class WorkerConfig:
         """How many calls may be abandoned at once."""
         given = self.stall.max_abandoned
         return max(1, self.slots // 4) if given is None else given
-
-    def dlq_topic(self, topic: str, topics_config: TopicsConfig) -> str:
-        """Return the name of the dead-letter topic for the records of a topic."""
-        template = topics_config.dlq if self.own_topics is None else self.own_topics.dlq
-        return _filled(template, group=self.group, topic=topic)
-
-    def retry_topic(self, topic: str, delay: str, topics_config: TopicsConfig) -> str:
-        """Return the name of the retry topic of a delay such as ``10s``.
-
-        With ENTRY, it is the topic that gets redriven dead letters.
-        """
-        return _filled(self._retry(topics_config), group=self.group, topic=topic, delay=delay)
-
-    def park_topic(self, topic: str, topics_config: TopicsConfig) -> str:
-        """Return the name of the topic where the records of a topic are parked."""
-        return _filled(topics_config.park, group=self.group, topic=topic)
-
-    def is_retry_topic(self, name: str, topics_config: TopicsConfig) -> bool:
-        """Return whether this is one of the worker's own topics for copies that it reads."""
-        if self.is_broadcast:
-            return False
-        mark = "\0"  # not part of any name
-        examples = (
-            self.retry_topic(mark, mark, topics_config),
-            *([self.park_topic(mark, topics_config)] if self.parks else []),
-        )
-        patterns = (".+".join(map(re.escape, each.split(mark))) for each in examples)
-        return any(re.fullmatch(pattern, name) for pattern in patterns)
-
-    def _retry(self, topics_config: TopicsConfig) -> str:
-        return topics_config.retry if self.own_topics is None else self.own_topics.retry
-
-
-def _filled(template: str, **names: str) -> str:
-    pattern = "|".join(map(re.escape, names))
-    return re.sub(rf"\{{({pattern})\}}", lambda found: names[found[1]], template)

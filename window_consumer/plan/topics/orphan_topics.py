@@ -12,7 +12,7 @@ from collections.abc import Container, Sequence
 
 from attrs import frozen
 
-from window_consumer.config import ENTRY
+from window_consumer.config import ENTRY, TopicNames
 from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel, is_read_on
 from window_consumer.kafka.cluster import Cluster
@@ -55,7 +55,7 @@ def leftovers(
                 continue
             backlog = None if retry_level.level is None else _backlog(cluster, worker, name)
             found.append(OrphanTopic(name, retry_level, backlog))
-        park = worker.config.park_topic(source, plan.config.topics)
+        park = TopicNames(worker.config, plan.config.topics).park(source)
         if park in names and not worker.config.parks:
             backlog = _backlog(cluster, worker, park)
             found.append(OrphanTopic(park, RetryTopicLevel(source, is_copy=True), backlog))
@@ -63,7 +63,7 @@ def leftovers(
 
 
 def _pattern(plan: AppPlan, worker: PlannedWorker, source: str) -> re.Pattern[str]:
-    name = worker.config.retry_topic(source, "{delay}", plan.config.topics)
+    name = TopicNames(worker.config, plan.config.topics).retry(source, "{delay}")
     return re.compile(r"(?P<delay>[a-z0-9.]+)".join(map(re.escape, name.split("{delay}", 1))))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 
-from window_consumer.config import ENTRY, Config, WorkerConfig
+from window_consumer.config import ENTRY, Config, TopicNames, WorkerConfig
 from window_consumer.config.units import DURATION_UNITS
 
 _ANY_TOPIC, _ANY_DELAY = "\0", "\1"  # cannot occur in a name
@@ -20,13 +20,9 @@ def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) 
     with_ladders = [each for each in config.workers.values() if not each.is_broadcast]
     copies = {
         copy
-        for each in with_ladders
+        for own in (TopicNames(each, config.topics) for each in with_ladders)
         for name in names
-        for copy in (
-            *each.ladder_topics(name, config.topics),
-            each.retry_topic(name, ENTRY, config.topics),
-            each.park_topic(name, config.topics),
-        )
+        for copy in (*own.ladder(name), own.retry(name, ENTRY), own.park(name))
     }
     for each in with_ladders:
         copies.update(_own_of_topics_that_are_gone(config, each, names))
@@ -42,10 +38,11 @@ def _own_of_topics_that_are_gone(
     would pass for copies.
     """
     topics = config.topics
+    own = TopicNames(worker, topics)
     forms = (
-        (topics.dlq, worker.dlq_topic(_ANY_TOPIC, topics)),
-        (topics.retry, worker.retry_topic(_ANY_TOPIC, _ANY_DELAY, topics)),
-        (topics.park, worker.park_topic(_ANY_TOPIC, topics)),
+        (topics.dlq, own.dlq(_ANY_TOPIC)),
+        (topics.retry, own.retry(_ANY_TOPIC, _ANY_DELAY)),
+        (topics.park, own.park(_ANY_TOPIC)),
     )
     patterns = [
         re.compile(
