@@ -93,6 +93,10 @@ def test_a_worker_shows_its_windows_and_where_a_call_hangs(
     assert command.wait_for_event(LogEvent.CALL_STALLED, **place)["key"] == "***"
     embedded.produce("orders", b'{"iban": "DE4711", "is": "broken"}', partition=1)
     command.wait_for_event(LogEvent.CALL_FAILED, attempt=1)
+    links = ask("/api/session").json["links"]
+    assert [path for path, _ in links] == ["./", "groups", "dead-letters"]
+    assert [each["name"] for each in ask("/api/groups").json["workers"]] == ["charge"]
+    assert ask("/api/dead-letters").status == 200
     (worker,) = workers_of(ask, "/api/windows?stacks=1")
     assert (worker["name"], worker["group"], worker["handlers"]) == ("charge", "shop", ["charge"])
     assert (worker["phase"], worker["ready"], worker["slots"]) == ("running", True, 16)

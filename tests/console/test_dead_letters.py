@@ -45,6 +45,7 @@ def broker(embedded: EmbeddedBroker) -> EmbeddedBroker:
         NewRecord(b"not ours"),
     )
     fill(embedded, NewRecord(b"1", b"k", SPRING), topic="orders-dlt")
+    embedded.create_topic("billing.invoices.dlq", 1)
     return embedded
 
 
@@ -91,6 +92,7 @@ def test_they_are_counted_by_cause_and_the_latest_are_listed_without_values(ask:
     assert (counts["worker"], counts["total"], counts["open"]) == ("charge", 4, 4)
     assert counts["reasons"] == {"RETRIES_EXHAUSTED": 2, "FATAL": 1, "unknown": 1}
     assert "orders-dlt" not in found["topics"]
+    assert found["others"] == ["billing.invoices.dlq", "orders-dlt"]
     assert {each["dead_letter"] for each in found["letters"]} == {f"{DLQ}/0/{n}" for n in range(4)}
     assert "DE4711" not in str(found)
     fits = ask("/api/dead-letters?where=reason%20%3D%3D%20%27FATAL%27").json
@@ -147,6 +149,17 @@ def test_a_redrive_is_tried_first_and_confirmed_once(
     assert len(broker.read_all(ENTRY)) == 2
     lines = lines_of(caplog, LogEvent.DLQ_JOB_STARTED, user="ops", what="redrive")
     assert [vars(each)["dry_run"] for each in lines] == [True, False]
+
+
+def test_a_redrive_is_stopped_between_two_records(ask: Asking, broker: EmbeddedBroker) -> None:
+    tried = ended(ask, post(ask, "redrive", topics=[DLQ], rate=0.2).json["number"])
+    number = post(ask, f"jobs/{tried['number']}/confirm").json["number"]
+    assert post(ask, "redrive", topics=[DLQ]).status == 400  # one at a time
+    while not broker.read_all(ENTRY):
+        sleep(0.05)
+    assert post(ask, f"jobs/{number}/stop").status == 202
+    assert ended(ask, number)["state"] == "stopped"
+    assert len(broker.read_all(ENTRY)) < 4
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,18 @@ def test_the_topics_of_a_worker_are_named_by_what_their_records_wait_for(tmp_pat
     }
 
 
+def test_delayed_records_wait_in_the_levels_of_the_delay_service(tmp_path: Path) -> None:
+    kafka = {"bootstrap.servers": "127.0.0.1:1"}
+    config = loaded(tmp_path, {"kafka": kafka, "delay": {"to": ["orders"]}}).config
+    (service,) = config.workers.values()
+    (source,) = service.topics
+    own = service.own_topics
+    assert own is not None
+    names = [source, own.retry.format(delay="30s")]
+    found = topics_of(service, config, names)
+    assert [(each.kind, each.level) for each in found] == [("source", None), ("retry", "30s")]
+
+
 def test_a_cluster_that_is_away_is_reported_for_its_worker_without_secrets(tmp_path: Path) -> None:
     kafka = {"bootstrap.servers": "127.0.0.1:1", "sasl.password": "hunter22"}
     workers = {"charge": worker(), "all": {"topics": ["a"], "delivery": "broadcast"}}

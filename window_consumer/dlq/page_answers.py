@@ -20,6 +20,8 @@ from window_consumer.plan.feature import PageContext
 MOST_LETTERS: Final = 100
 """The page lists so many of those that fit, the latest; the counts cover all."""
 
+MOST_OTHERS: Final = 1_000
+
 _MOST_JSON: Final = 256 * 1024
 """Bytes of a key or value that are sent to a page."""
 
@@ -60,7 +62,10 @@ class DeadLetterAnswers:
         self._timeout_s = timeout_s
 
     def find(self, selection: LetterSelection) -> dict[str, Any]:
-        """Return the counts of each topic, and the latest dead letters that fit."""
+        """Return the counts of each topic, and the latest dead letters that fit.
+
+        ``others`` are topics of the clusters that may hold those of other frameworks.
+        """
         where, now_ms = selection.condition, round(time.time() * 1000)
         counted: dict[str, Any] = {}
         latest: list[dict[str, Any]] = []
@@ -70,8 +75,9 @@ class DeadLetterAnswers:
                 about = {"worker": topic.worker, "source": topic.source, "unknown": counts.unknown}
                 counted[topic.name] = about | counts.as_json()
                 latest += [self._row(topics, *each) for each in letters]
+            others = sorted(topics.others - counted.keys())[:MOST_OTHERS]
         latest.sort(key=lambda each: -(each["failed_at"] or 0))
-        return {"topics": counted, "letters": latest[:MOST_LETTERS]}
+        return {"topics": counted, "others": others, "letters": latest[:MOST_LETTERS]}
 
     def show(self, name: str, topics: Sequence[str]) -> dict[str, Any]:
         """Return a dead letter, masked; raises UsageError if there is none of that name."""

@@ -94,6 +94,8 @@ class DeadLetterTopics:
         self._timeout_s = timeout_s
         self._readers: list[TopicReader] = []
         self.topics: list[DeadLetterTopic] = []
+        self.others: set[str] = set()
+        """Further topics of the clusters, which may hold dead letters of other frameworks."""
 
     def __enter__(self) -> Self:
         try:
@@ -127,7 +129,9 @@ class DeadLetterTopics:
             reader = TopicReader(place.consumer, log, oauth_token=token)
             self._readers.append(reader)
             there = {(topic.name, topic.cluster.bootstrap) for topic in self.topics}
-            for name, origin in source.topics_at(place, cluster.topic_names()):
+            names = cluster.topic_names()
+            self.others |= source.others_at(names)
+            for name, origin in source.topics_at(place, names):
                 if (name, cluster.bootstrap) not in there:
                     worker = None if origin is None else place.worker
                     self.topics.append(_topic(name, worker, origin, reader, cluster))

@@ -26,6 +26,7 @@ from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.feature_list import FeatureList
+from window_consumer.plan.ladder_topics import LadderNames
 from window_consumer.plan.loading import load_without_handlers
 from window_consumer.plan.topics.command_topics import refuse_broadcast
 
@@ -120,6 +121,20 @@ class DeadLetterSource:
             # A topic that workers read holds no dead letters, even if nothing has failed so far.
             if name in names and name not in ours and name not in self._sources():
                 yield name, None
+
+    def others_at(self, names: Sequence[str]) -> set[str]:
+        """Return the topics that no worker reads or writes and Kafka does not keep for itself."""
+        if self.config is None:
+            return set(names)
+        ladders = LadderNames.of(self.config)
+        ours = ladders.known | self._sources()
+        return {
+            name
+            for name in names
+            if name not in ours
+            and not name.startswith(("__", *ladders.own))
+            and (name not in ladders or name.endswith(".dlq"))  # that of another application
+        }
 
     def _sources(self) -> set[str]:
         workers = () if self.config is None else self.config.workers.values()

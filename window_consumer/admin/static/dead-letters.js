@@ -101,7 +101,7 @@ async function search() {
     const answer = await ask(`api/dead-letters?${query}`);
     if (number !== asked) return;
     const names = Object.keys(answer.topics);
-    document.getElementById("topics").replaceChildren(...names.map((name) => make("option", { value: name })));
+    document.getElementById("topics").replaceChildren(...[...names, ...answer.others].map((name) => make("option", { value: name })));
     const total = names.reduce((sum, name) => sum + answer.topics[name].total, 0);
     tell(`${count(total)} dead letters fit`);
     const cards = names.map((name) => topicCard(name, answer.topics[name]));
