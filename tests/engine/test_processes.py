@@ -44,6 +44,12 @@ def test_a_record_that_ends_processes_is_called_until_its_crash_attempts_are_spe
     assert rules.next_step(died, 3, lambda: 0.0, None, 3) == Spent(Reason.CRASHED, "dead_letter")
 
 
+def test_a_record_with_one_call_is_not_called_again_when_its_process_dies() -> None:
+    rules = RetryRules(attempts=1, crash_attempts=3, when_spent="drop", is_final=True)
+    died = ProcessDiedError("died")
+    assert rules.next_step(died, 1, lambda: 0.0, None, 1) == Spent(Reason.CRASHED, "drop")
+
+
 def test_when_a_process_dies_what_was_over_counts_and_only_its_record_is_charged() -> None:
     driven = Driven(retry=ATTEMPTS, slots=1)
     driven.deliver(*notes(0))

@@ -448,3 +448,26 @@ def exactly_once(rng: Random) -> SchedulePlan:
         "kill",
         2.0,
     )
+
+
+def at_most_once(rng: Random) -> SchedulePlan:
+    """Records are committed before their only call; members are killed and partitions move."""
+    plan = draw(rng)
+    retry = evolve(
+        plan.engine.retry,
+        attempts=1,
+        on_failure="overtake",
+        levels=(),
+        when_spent="drop",
+        is_final=True,
+    )
+    engine = evolve(plan.engine, delivery=DeliveryMode.AT_MOST_ONCE, retry=retry)
+    handlers = evolve(plan.handlers, deadly=0.0)
+    plan = evolve(plan, engine=engine, handlers=handlers, on_no_offset="earliest")
+    for each in _REPEATING:
+        plan = _with(plan, each, 0.0)
+    return _with(plan, "kill", 2.0)
+
+
+_REPEATING: tuple[Action, ...] = ("move_offset", "cut", "remake", "levels", "redrive")
+"""What makes records come again whatever was committed, and what needs dead letters."""

@@ -323,13 +323,17 @@ class Partition:
         self.commit.changed = True
 
     def finished_ranges(self) -> Iterator[range]:
-        """Yield the finished offsets beyond ``window.next_offset``, in order.
+        """Yield the finished offsets beyond ``window.next_offset``, in order."""
+        return self.with_earlier(self.window.finished_ranges())
+
+    def with_earlier(self, finished: Iterable[range]) -> Iterator[range]:
+        """Yield finished offsets of the window, then those that are not delivered yet, in order.
 
         Records that an earlier assignment finished count even before they are delivered: a
         partition may be revoked before its first record arrives.
         """
         last: range | None = None
-        for each in chain(self.window.finished_ranges(), self._not_delivered_again()):
+        for each in chain(finished, self._not_delivered_again()):
             if last is not None and last.stop == each.start:
                 last = range(last.start, each.stop)
                 continue

@@ -53,6 +53,7 @@ class KnownRecord:
     """A record that was produced."""
 
     __slots__ = (
+        "called",
         "deadly",
         "excused",
         "first",
@@ -92,6 +93,8 @@ class KnownRecord:
         """Every call for it ends the process."""
         self.named_ends = 0
         """How often a commit named it as started alone when its partition ended uncleanly."""
+        self.called = False
+        """A call for it has begun."""
         self.handled = False
         """Some assignment gave it a final outcome."""
         self.reborn = message.offset() < ledger.excused_below

@@ -147,6 +147,11 @@ class SchedulePlan:
     """The share of a slot's steps at which its process dies; None where slots are no processes."""
 
     @property
+    def repeats(self) -> bool:
+        """Whether what is not finished is delivered again."""
+        return self.engine.delivery is not DeliveryMode.AT_MOST_ONCE
+
+    @property
     def is_transactional(self) -> bool:
         """Whether outputs and commits are written in transactions."""
         return self.engine.delivery is DeliveryMode.EXACTLY_ONCE

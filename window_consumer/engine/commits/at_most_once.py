@@ -15,7 +15,7 @@ from operator import itemgetter
 from attrs import frozen
 
 from window_consumer.engine.commits.commit_metadata import decode
-from window_consumer.engine.commits.delivery_guarantee import DeliveryGuarantee
+from window_consumer.engine.commits.delivery_guarantee import DeliveryGuarantee, ranges_from
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import PartitionState
@@ -153,7 +153,7 @@ class AtMostOnce(DeliveryGuarantee):
         next_offset, ranges = window.progress(runs)
         if partition.idle and not window.cells:
             next_offset = max(next_offset, partition.end_of_taken)
-        return next_offset, ranges
+        return next_offset, ranges_from(next_offset, partition.with_earlier(ranges))
 
     def acked(self, partition: Partition, commit: Commit) -> None:
         """Let the slices go whose records the commit has."""

@@ -198,12 +198,16 @@ class AtLeastOnce(DeliveryGuarantee):
         next_offset = partition.window.next_offset
         if partition.idle and not partition.window.cells:
             next_offset = max(next_offset, partition.end_of_taken)
-        finished = (
-            each if each.start >= next_offset else range(next_offset, each.stop)
-            for each in partition.finished_ranges()
-            if each.stop > next_offset
-        )
-        return next_offset, finished
+        return next_offset, ranges_from(next_offset, partition.finished_ranges())
+
+
+def ranges_from(next_offset: int, finished: Iterable[range]) -> Iterator[range]:
+    """Yield what is finished at or beyond an offset."""
+    return (
+        each if each.start >= next_offset else range(next_offset, each.stop)
+        for each in finished
+        if each.stop > next_offset
+    )
 
 
 MakeGuarantee = Callable[

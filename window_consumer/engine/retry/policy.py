@@ -137,7 +137,8 @@ class RetryRules:
         if isinstance(error, NotCalled):
             return Spent(error.reason, error.end)
         died = type(error) is ProcessDiedError
-        if type(error) is ProcessCrashedError or (died and deaths >= self.crash_attempts):
+        is_last = self.is_final or deaths >= self.crash_attempts
+        if type(error) is ProcessCrashedError or (died and is_last):
             return Spent(Reason.CRASHED, self.when_spent)
         stalled = type(error) is StalledError
         if not (stalled or died) and self.is_fatal(error):

@@ -28,7 +28,8 @@ class StartWatch:
         record.
         """
         history, place = self._history, f"{tenure.name}@{offset}"
-        if not tenure.current or not tenure.partition.is_assigned:
+        is_held = tenure.partition.is_assigned or tenure.partition.starts_while_revoked
+        if not tenure.current or not is_held:
             history.violate(f"{tenure.member} starts {place} of a partition that it gives up")
         if history.now() < self._not_before(tenure, offset, attempt) - TOLERANCE_S:
             history.violate(f"{place} is called again before its backoff is over")
@@ -49,6 +50,8 @@ class StartWatch:
         if offset in tenure.durable:
             violate(f"{place} had finished and was committed, and runs again")
         self._kept.starts(call)
+        if not self._history.plan.repeats:
+            self._check_only_call(call)
         before = tenure.attempts.get(offset, 0)
         if call.attempt != before + 1:
             violate(f"{place} is called as attempt {call.attempt} after {before}")
@@ -58,6 +61,19 @@ class StartWatch:
             self._check_use(call)
         self._check_turn(call)
         self._check_level(call)
+
+    def _check_only_call(self, call: SimulatedCall) -> None:
+        """Check that a record is committed before its call, and was not called before."""
+        history, ledger = self._history, call.record.ledger
+        place = f"{call.tenure.name}@{call.offset}"
+        history.catch_up()
+        if history.broker.topics.log(call.tenure.name) is not ledger.log:
+            return
+        if call.offset not in ledger.durable and not call.tenure.restarted:
+            history.violate(f"{place} is called before it is committed")
+        if call.record.called and not call.tenure.restarted:
+            history.violate(f"{place} is called a second time")
+        call.record.called = True
 
     def _check_level(self, call: SimulatedCall) -> None:
         """Check that a copy is due, as its header says, within the clocks' tolerance."""

@@ -241,7 +241,8 @@ class CallWatch:
             return "done" if error is None else "skipped"
         stalled = isinstance(error, StalledError)
         if isinstance(error, ProcessDiedError):
-            is_spent = call.tenure.deaths[call.offset] >= retry.crash_attempts
+            deaths = call.tenure.deaths[call.offset]
+            is_spent = retry.is_final or deaths >= retry.crash_attempts
             left: Result = "dropped" if retry.when_spent == "drop" else "spent"
             return left if is_spent else "failed"
         if isinstance(error, NotCalled) or (retry.is_fatal(error) and not stalled):

@@ -44,9 +44,9 @@ class CommitWatch:
         if note is None or note.next_offset != commit.next_offset:
             violate(f"{_shown(commit)}: metadata and offset do not belong together")
             return
-        if commit.next_offset < tenure.committed_to:
+        if commit.next_offset < tenure.committed_to and self._history.plan.repeats:
             violate(f"{_shown(commit)} goes back: {tenure.committed_to} was sent before")
-        for offset, record in tenure.ledger.records.items():
+        for offset, record in tenure.ledger.records.items() if self._history.plan.repeats else ():
             if offset < tenure.start or tenure.is_over(offset):
                 continue
             if self._history.is_over(tenure, offset) and covers(note, offset):
@@ -81,7 +81,12 @@ class CommitWatch:
         if tenure.ledger is not ledger or note is None:
             return
         covered = {offset for offset in ledger.records if covers(note, offset)}
-        forgotten = [o for o in ledger.durable - covered if not ledger.records[o].excused]
+        records, repeats = ledger.records, self._history.plan.repeats
+        forgotten = [
+            o
+            for o in ledger.durable - covered
+            if not records[o].excused and (repeats or records[o].called or records[o].handled)
+        ]
         if forgotten and not tenure.restarted and not self.metadata_is_cut:
             self._history.violate(
                 f"{_shown(commit)} forgets that {sorted(forgotten)} had finished, which was"

@@ -52,12 +52,12 @@ def check_start(history: SimulationHistory, member: Member, slice_: Slice) -> No
     """Record a slice that starts although too many results wait for their acks.
 
     One record may always start: as the sample of an outage, or to find the one that ends the
-    process.
+    process. What is committed before its call starts in any case.
     """
     engine = member.engine
     is_suspect = HoldReason.CRASH_SUSPECTS in slice_.partition.holds
     is_sample = not engine.breaker.lets_start and len(engine.dispatcher.out) <= 1
-    if is_suspect or is_sample:
+    if is_suspect or is_sample or not history.plan.repeats:
         return
     held, allowed = engine.output.bytes, engine.rules.window_bytes * RESULTS_SHARE
     if held > allowed:

@@ -271,6 +271,9 @@ class ClassOrdering(Ordering):
     def clear(self) -> None:
         for each in chain(*self.lines.values(), *(c.free for c in self.classes.values())):
             self.shares.gone(each.share)
+        for records in self.classes.values():
+            records.free.clear()  # the queue may still have it
+            records.lanes.clear()
         offered = list(self.ready)
         self.lines.clear()
         self.ready.clear()
