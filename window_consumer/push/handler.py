@@ -14,6 +14,7 @@ from window_consumer.push.config import HttpConfig
 from window_consumer.push.request import Request, RequestMaker
 from window_consumer.push.results import ResultReader
 from window_consumer.runtime.calls.batch_calls import SortedResults, answers_of
+from window_consumer.runtime.worker import SystemClock
 
 __handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
@@ -26,7 +27,8 @@ class PushHandler:
 
     def __init__(self, config: HttpConfig, connections: int, wall_ms: Callable[[], int]):
         self._client = HttpClient(config, connections)
-        self._requests = RequestMaker(config, wall_ms)
+        # Services judge the age of a signature by their own clock, also those behind a test.
+        self._requests = RequestMaker(config, SystemClock().wall_ms)
         self._reader = ResultReader(self._client.where, frozenset(config.may_produce))
         self._rules = StatusRules(frozenset(config.skip_status), frozenset(config.fatal_status))
         self._wall_ms = wall_ms
