@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -15,6 +18,7 @@ from botocore.loaders import Loader
 from tests.admin.certificates import make_certificate
 from tests.sqs.endpoint import CREDENTIALS, TestEndpoint, code_of, endpoint
 from tests.sqs.memory_queue import MemoryQueue
+from tests.waiting import wait_until
 from window_consumer.config.sections.listening import TlsConfig
 from window_consumer.sqs.endpoint import MOST_BODY_BYTES
 
@@ -122,3 +126,20 @@ def test_an_older_client_gets_an_error_that_it_can_read(
     with pytest.raises(ClientError) as refused:
         client.list_queues()
     assert code_of(refused.value) == "AWS.SimpleQueueService.UnsupportedOperation"
+
+
+def test_clients_that_wait_have_no_thread_and_cost_nothing_once_they_are_gone() -> None:
+    body = b'{"QueueUrl": "http://x/0/orders", "WaitTimeSeconds": 20}'
+    target = b"x-amz-target: AmazonSQS.ReceiveMessage"
+    head = b"POST / HTTP/1.1\r\nhost: localhost\r\n%b\r\ncontent-length: %d\r\n\r\n"
+    queue = MemoryQueue("orders")
+    with endpoint(queue) as served:
+        threads = threading.active_count()
+        with ExitStack() as stack:
+            for _ in range(300):
+                address = ("127.0.0.1", served.port)
+                client = stack.enter_context(socket.create_connection(address, timeout=60))
+                client.sendall(head % (target, len(body)) + body)
+            wait_until(lambda: queue.receiving == served.figures.waiting == 300, 60, "300 clients")
+            assert threading.active_count() == threads
+        wait_until(lambda: queue.receiving == served.figures.waiting == 0, 10, "that all are gone")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import Final
 
 from window_consumer.config.sections.listening import ListenAddress
@@ -58,5 +58,11 @@ def serving(
 
 
 def _most_connections() -> int:
-    files = getrlimit(RLIMIT_NOFILE)[0]
-    return MOST_CONNECTIONS if files == RLIM_INFINITY else min(MOST_CONNECTIONS, files // 2)
+    """Return how many connections may be open; lets the process open more files if it may."""
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    if soft == RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    wanted = 2 * MOST_CONNECTIONS if hard == RLIM_INFINITY else min(hard, 2 * MOST_CONNECTIONS)
+    if soft < wanted:
+        setrlimit(RLIMIT_NOFILE, (wanted, hard))  # 1,024 is usual, for the sake of old programs
+    return min(MOST_CONNECTIONS, max(soft, wanted) // 2)
