@@ -9,11 +9,13 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from playwright.sync_api import Browser, expect
 
 from tests.admin.admin import Answered, Asking
-from tests.cli.dead_letters import DLQ, fill, letter
+from tests.cli.dead_letters import DLQ, fill, headers_of, letter
 from tests.commands import DEADLINE_S, kafka_of
+from tests.conftest import MakeTopic
 from tests.console.configs import console, context
 from tests.logged import lines_of
 from tests.model.test_dead_letter import SPRING
@@ -22,6 +24,7 @@ from window_consumer.dlq.page import DeadLetterPages
 from window_consumer.dlq.page_answers import DeadLetterAnswers
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.model.log_events import LogEvent
+from window_consumer.testing.real_kafka import RealKafka
 
 ENTRY, STATE = "shop-charge.orders.retry.now", "shop-charge.dlq.state"
 EVIL = "<img src=x onerror='window.ran = 1'>"
@@ -197,6 +200,33 @@ def test_a_purge_says_what_would_be_deleted(ask: Asking) -> None:
     assert job["state"] == "done"
     (part,) = job["parts"]
     assert (part["first"], part["before"], part["left"]) == (0, 3, 1)
+
+
+def test_a_confirmed_purge_deletes_what_was_tried_and_nothing_that_came_since(
+    kafka: RealKafka, make_topic: MakeTopic, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    orders, group = make_topic("orders"), unique_name("shop")
+    dead = make_topic("letters")
+    settings = {"bootstrap.servers": kafka.bootstrap}
+    producer = Producer({**settings, "log_level": 0})
+
+    def die(*offsets: int) -> None:
+        for offset in offsets:
+            producer.produce(dead, b"x", headers=list(headers_of(offset)))
+        assert producer.flush(60) == 0
+
+    die(1, 2)
+    workers = {"charge": {"topics": [orders], "group": group}}
+    of = context(tmp_path, {"kafka": settings, "workers": workers})
+    pages = DeadLetterPages(of, DeadLetterAnswers(of, values=False))
+    with console({"dlq": pages}) as ask:
+        tried = ended(ask, post(ask, "purge", topics=[dead], before="2099-01-01").json["number"])
+        assert (tried["parts"][0]["before"], tried["error"]) == (2, None)
+        die(3)
+        real = post(ask, f"jobs/{tried['number']}/confirm").json
+        assert ended(ask, real["number"])["state"] == "done"
+        left = ask(f"/api/dead-letters?topic={dead}").json["letters"]
+    assert [each["id"] for each in left] == ["orders/0/3"]
 
 
 def test_somebody_finds_a_cause_looks_at_one_and_puts_it_back_with_the_keyboard(
