@@ -12,7 +12,7 @@ from tests.sqs.running_queues import configured
 from window_consumer import App, ConfigError
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.sqs.bounds import LongestLease, QueueBounds
-from window_consumer.sqs.config import SqsConfig, send_topic
+from window_consumer.sqs.config import PullConfig, SqsConfig, send_topic
 
 HIDDEN = "tr0ub4dor-and-3"
 
@@ -29,6 +29,22 @@ def test_a_worker_with_pull_needs_no_handler_and_its_slots_are_leases(tmp_path: 
     assert (worker.engine.slots, worker.handler_names) == (7, "orders")
     assert worker.engine.stall.leases
     assert send_topic(worker.config) == "orders"
+
+
+def test_pull_alone_makes_a_queue_with_the_defaults_of_sqs(tmp_path: Path) -> None:
+    worker = {"topics": ["orders"], "group": "shop"}
+    pulls: list[dict[str, Any] | None] = [{}, None]
+    for pull in pulls:
+        sections = {
+            "sqs": {"listen": "127.0.0.1:1"},
+            "workers": {"orders": {**worker, "pull": pull}},
+        }
+        (planned_worker,) = planned(tmp_path, sections).workers
+        section = planned_worker.config.section(PullConfig)
+        assert (section.visibility_timeout, section.max_in_flight) == (30.0, 1000)
+        assert planned_worker.pool.leases
+    with pytest.raises(ConfigError):
+        planned(tmp_path, {"workers": {"orders": worker}})
 
 
 def test_a_fifo_queue_keeps_the_order_of_a_key_unless_somebody_chooses(tmp_path: Path) -> None:

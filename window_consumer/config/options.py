@@ -57,6 +57,8 @@ class Section:
     """The section whose commands read this one, too."""
     handles: Callable[[Any], bool] = lambda _section: False
     """Returns whether a worker with such a section needs no handler of the application."""
+    written: Callable[[Any], Any] = lambda section: section
+    """Returns a section of a worker that the file has, for those that it switches on by itself."""
     decides: Callable[[Any], Mapping[str, Any]] = lambda _section: {}
     """Returns keys of its worker with the values that follow from such a section."""
     relations_in_worker: Callable[[Any, Collection[str]], Iterable[Problem]] = lambda _worker, _: ()
@@ -69,8 +71,8 @@ class Section:
 class Sections:
     """The sections that features declare, by the place where they stand.
 
-    Those of workers have a name, a class, a meaning, a check, ``handles``, ``decides`` and
-    ``relations_in_worker``; the rest is for the file's.
+    Those of workers have a name, a class, a meaning, a check, ``handles``, ``written``,
+    ``decides`` and ``relations_in_worker``; the rest is for the file's.
     """
 
     file: tuple[Section, ...] = ()

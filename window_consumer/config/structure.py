@@ -115,7 +115,7 @@ def section_of(
 
     ``sections`` are those of features, of which it takes the ones that belong into it.
     """
-    declared = {each.name: each.kind for each in feature_sections(section, sections)}
+    declared = {each.name: each for each in feature_sections(section, sections)}
     given = raw if isinstance(raw, dict) else {}
     own = {key: value for key, value in given.items() if key not in declared}
     known = len(problems)
@@ -125,10 +125,10 @@ def section_of(
     except (ClassValidationError, InvalidError, _NoMappingError) as error:
         problems.extend(problem.below(path) for problem in _problems(error, sections))
     if declared:
-        features = {
-            kind: section_of(given.get(name), kind, (*path, name), problems)
-            for name, kind in declared.items()
-        }
+        features = {}
+        for name, each in declared.items():
+            one = section_of(given.get(name), each.kind, (*path, name), problems)
+            features[each.kind] = each.written(one) if name in given and one is not None else one
         found = evolve(found, features=features) if len(problems) == known else None
     result: T | None = found
     return result

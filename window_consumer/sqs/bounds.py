@@ -49,7 +49,7 @@ class QueueBounds:
             queue=queue,
             url=url,
             fifo=worker.config.ordering == "key",
-            visibility_timeout_s=pull.visibility_timeout or 0.0,
+            visibility_timeout_s=pull.visibility_timeout,
             max_in_flight=pull.max_in_flight,
             window_records=window,
             longest_leases=tuple(LongestLease(each, window / each) for each in rates),

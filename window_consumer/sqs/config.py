@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from window_consumer.config import Config, WorkerConfig, kinds
 from window_consumer.config.kinds import REFERENCE, ValueKind
@@ -136,13 +136,13 @@ class SqsConfig(ListenSection):
 class PullConfig:
     """How clients lease the records of a worker."""
 
-    visibility_timeout: float | None = field(
-        default=None,
+    visibility_timeout: float = field(
+        default=30.0,
         metadata=about(
             "How long a client has a record before others get it, unless the client asks for "
-            "another time. 30s is usual.",
+            "another time.",
             kind=kinds.duration(1.0, LONGEST_LEASE_S),
-            default="none: required in a section pull",
+            reason="that of Amazon SQS",
         ),
     )
     max_in_flight: int = field(
@@ -163,10 +163,8 @@ class PullConfig:
         ),
     )
 
-    @property
-    def is_on(self) -> bool:
-        """Whether the worker is a queue."""
-        return self.visibility_timeout is not None
+    is_on: bool = False
+    """Whether the worker is a queue: it has this section, perhaps without keys."""
 
 
 def pulls(worker: WorkerConfig) -> bool:
@@ -205,12 +203,6 @@ def _endpoint_relations(config: Config) -> Iterator[Problem]:
         yield Problem(("listen",), f"{message} such as sqs: {{listen: 127.0.0.1:9324}}")
 
 
-def _pull_conflicts(pull: PullConfig, given: Collection[str]) -> Iterator[Problem]:
-    if given and not pull.is_on:
-        message = "is missing: how long a client has a record, such as 30s"
-        yield Problem(("visibility_timeout",), message)
-
-
 def _worker_conflicts(worker: WorkerConfig, given: Collection[str]) -> Iterator[Problem]:
     if not pulls(worker):
         return
@@ -245,7 +237,7 @@ QUEUE: Final = Section(
     PULL,
     PullConfig,
     "Makes the worker a queue, whose clients take records and answer for them.",
-    _pull_conflicts,
+    written=lambda pull: evolve(pull, is_on=True),
     handles=lambda pull: pull.is_on,
     decides=_decided,
     relations_in_worker=_worker_conflicts,

@@ -95,7 +95,7 @@ class WorkerQueue:
     @property
     def visibility_timeout_s(self) -> float:
         """How long a lease lasts unless the client says otherwise, in seconds."""
-        return self.worker.config.section(PullConfig).visibility_timeout or 0.0
+        return self.worker.config.section(PullConfig).visibility_timeout
 
     @property
     def leases_until_dead(self) -> int | None:
