@@ -11,7 +11,9 @@ from tests.push.service import Service, closed_port, statuses
 from tests.push.worker import pushing
 from window_consumer.push.client import proxy_of
 from window_consumer.push.config import HttpConfig
+from window_consumer.push.request import RequestMaker
 from window_consumer.push.request_headers import MOST_HEADER_BYTES, MOST_KEY_BYTES
+from window_consumer.testing import make_record
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -122,6 +124,22 @@ def test_the_records_headers_are_bounded(service: Service) -> None:
     kept = [pair for pair in request.headers if pair[0].startswith("Wc-Header-")]
     assert sum(len(name) + len(value) for name, value in kept) <= MOST_HEADER_BYTES
     assert request.header("Wc-Headers-Omitted") == str(501 - len(kept))
+
+
+@pytest.mark.parametrize("form", ["raw", "cloudevents"])
+def test_a_request_has_no_more_headers_than_common_servers_take(form: str) -> None:
+    """Python's http.server, gunicorn and Apache take 100, Node.js 16 KiB of them."""
+    headers = {f"{prefix}{number}": "v" for number in range(200) for prefix in ("h", "ce_h")}
+    headers |= {"content-type": "t" * 100_000, "tracestate": "t" * 100_000, "traceparent": TRACE}
+    headers |= {"n" * 100_000: "", **{f"ce_long{number}": "v" * 4000 for number in range(9)}}
+    maker = RequestMaker(HttpConfig(url="http://127.0.0.1/", format=form), lambda: 0)  # type: ignore[arg-type] # one of its two
+    found = maker.of_record(make_record("one", "k" * MOST_KEY_BYTES, headers=headers)).headers
+    assert len(found) < 90
+    assert sum(len(name) + len(value) for name, value in found) < 14_000
+    names = [name for name, _ in found]
+    assert "traceparent" in names
+    assert ("Content-Type", "application/octet-stream") in found
+    assert {"ce-id", "ce-type", "ce-source"} <= {*names} or form == "raw"
 
 
 def test_the_trace_of_the_record_goes_on(service: Service) -> None:

@@ -29,7 +29,8 @@ _NAME: Final = re.compile(r"[a-z0-9]{1,64}")
 _REQUIRED: Final = frozenset({"specversion", "id", "source", "type"})
 _PLAIN: Final = punctuation.replace('"', "").replace("%", "")
 _MOST_BYTES: Final = 4096
-"""Of a value of an attribute in a header."""
+_MOST_ATTRIBUTES: Final = 24
+"""Of all attributes in headers, names and values, see ``request_headers``."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,8 +39,17 @@ def event_headers(record: Record) -> Pairs:
     """Return the attributes of a record's event as headers; none if its value has them."""
     if content_type(record.headers).lower().startswith(_STRUCTURED):
         return []
-    found = ((name, quote(value, safe=_PLAIN)) for name, value in _attributes(record).items())
-    return [(f"ce-{name}", value) for name, value in found if len(value) <= _MOST_BYTES]
+    attributes = _attributes(record)
+    found: Pairs = []
+    left = _MOST_BYTES
+    for name in sorted(attributes, key=lambda name: name not in _REQUIRED):
+        text = attributes[name]
+        pair = (f"ce-{name}", quote(text, safe=_PLAIN) if len(text) <= left else text)
+        size = len(pair[0]) + len(pair[1])
+        if size <= left and len(found) < _MOST_ATTRIBUTES:
+            left -= size
+            found.append(pair)
+    return found
 
 
 def event_in_json(record: Record) -> dict[str, Any]:

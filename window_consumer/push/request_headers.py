@@ -33,6 +33,12 @@ MOST_HEADER_BYTES: Final = 8192
 """Of the record's headers in a request, names and values: Node.js takes 16 KiB with all others,
 nginx 8 KiB in a line."""
 
+_MOST_HEADERS: Final = 48
+"""Of the record's headers: Apache, gunicorn and Python's http.server take 100 with all others."""
+
+_MOST_VALUE_BYTES: Final = 512
+"""Of a type or a trace state; the W3C asks for as much of the latter."""
+
 MOST_KEY_BYTES: Final = 4096
 MOST_ID_LETTERS: Final = 255
 
@@ -109,7 +115,7 @@ def _printable_id(text: str) -> str:
 def content_type(pairs: list[tuple[str, bytes | None]]) -> str:
     """Return what a record says that its value is."""
     for name, value in reversed(pairs):
-        if name.lower() == "content-type" and value and (text := _printable(value)):
+        if name.lower() == "content-type" and value and (text := _short(value)):
             return text
     return "application/octet-stream"
 
@@ -123,7 +129,7 @@ def _trace(pairs: list[tuple[str, bytes | None]], may_have_span: Callable[[], ob
     if traceparent.read(own.get(traceparent.HEADER)) is None:
         return []
     names = (traceparent.HEADER, "tracestate")
-    values = [(name, _printable(own.get(name) or b"")) for name in names]
+    values = [(name, _short(own.get(name) or b"")) for name in names]
     return [(name, value) for name, value in values if value]
 
 
@@ -133,7 +139,8 @@ def _users(pairs: list[tuple[str, bytes | None]], aside: tuple[str, ...]) -> Pai
     for name, value in pairs:
         if name.startswith(aside) or name in _ASIDE:
             continue
-        if len(value or b"") > left:  # no base64 of megabytes
+        is_full = len(found) == _MOST_HEADERS
+        if is_full or len(name) + len(value or b"") > left:  # no base64 of megabytes
             omitted += 1
             continue
         pair = _pair(_named(name), value or b"")
@@ -153,6 +160,10 @@ def _pair(name: str, value: bytes) -> tuple[str, str]:
     if text is None:
         return f"Wc-Base64-{name}", b64encode(value).decode()
     return f"Wc-{name}", text
+
+
+def _short(value: bytes) -> str | None:
+    return _printable(value) if len(value) <= _MOST_VALUE_BYTES else None
 
 
 def _printable(value: bytes) -> str | None:
