@@ -95,12 +95,14 @@ def test_with_many_connections_a_pause_stops_those_that_have_not_begun(service: 
 @pytest.mark.parametrize(
     ("value", "wait_s"),
     [
-        ("0", 0.0),
+        ("0", 1.0),
+        ("0000000000120", 120.0),
         (" 120 ", 120.0),
         ("31536000", LONGEST_HOLD_S),
         ("9" * 400, LONGEST_HOLD_S),
         ("Tue, 14 Nov 2023 22:13:50 GMT", 30.0),
-        ("Tue, 14 Nov 2023 22:13:00 GMT", 0.0),
+        ("Tue, 14 Nov 2023 22:13:00 GMT", 1.0),
+        ("Tue, 14 Nov 2023 22:13:50 +99999999999999999", None),
         ("Tue, 14 Nov 2023 22:13:50 -0000", 30.0),
         (None, None),
         ("", None),
@@ -126,8 +128,9 @@ def test_a_service_that_is_gone_is_a_failure() -> None:
     assert error_of(f"http://127.0.0.1:{closed_port()}/") == "NoConnectionError"
 
 
-def test_a_name_that_does_not_resolve_is_a_failure() -> None:
-    assert error_of("http://nowhere.invalid/") == "NoConnectionError"
+@pytest.mark.parametrize("host", ["nowhere.invalid", "a..example", "a" * 64 + ".example"])
+def test_a_name_that_does_not_resolve_is_a_failure(host: str) -> None:
+    assert error_of(f"http://{host}/") == "NoConnectionError"
 
 
 def test_a_certificate_that_nobody_vouches_for_is_a_failure(service: Service) -> None:
@@ -144,6 +147,8 @@ def test_what_is_not_http_is_a_failure(answer: bytes) -> None:
 def test_a_connection_that_breaks_is_a_failure() -> None:
     with socket_that_says(b"") as url:
         assert error_of(url) == "NoConnectionError"
+    with socket_that_says(b"HTTP/1.1 101 Switching Protocols\r\n\r\n") as url:
+        assert error_of(url) == "NotHttpError"
     with socket_that_says(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf") as url:
         assert error_of(url) == "NoConnectionError"
 

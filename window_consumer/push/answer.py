@@ -17,6 +17,10 @@ from window_consumer.model.errors import Fatal, HoldCalls, Skip, WindowConsumerE
 MOST_BYTES: Final = 1024**2
 """How much of an answer is read."""
 
+SHORTEST_HOLD_S: Final = 1.0
+"""A service that asks for none, or whose clock is behind, would get all records again at once, and
+again: a pause spends no attempt."""
+
 LONGEST_HOLD_S: Final = 3600.0
 """A service that asks for a year has a bug, and nobody would notice."""
 
@@ -39,7 +43,7 @@ class NoAnswerInTimeError(PushFailedError):
 
 
 class NotHttpError(PushFailedError):
-    """What was answered is not HTTP."""
+    """What was answered is not HTTP, or no longer: 101 switches to another protocol."""
 
 
 class RedirectError(PushFailedError):
@@ -109,17 +113,21 @@ def retry_after(value: str | None, wall_ms: int) -> float | None:
         return None
     value = value.strip()
     if value.isascii() and value.isdigit():
-        return min(float(value[:9]), LONGEST_HOLD_S)
+        return _held_s(float(value))
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if date.tzinfo is None:  # it says -0000
         date = date.replace(tzinfo=UTC)
-    return min(max(date.timestamp() - wall_ms / 1000, 0.0), LONGEST_HOLD_S)
+    return _held_s(date.timestamp() - wall_ms / 1000)
+
+
+def _held_s(asked_s: float) -> float:
+    return min(max(asked_s, SHORTEST_HOLD_S), LONGEST_HOLD_S)
 
 
 def _failure(status: int) -> type[PushFailedError]:
-    if status >= 500:
-        return ServiceFailedError
-    return RefusedRequestError if status >= 400 else RedirectError
+    if status >= 400:
+        return ServiceFailedError if status >= 500 else RefusedRequestError
+    return RedirectError if status >= 300 else NotHttpError

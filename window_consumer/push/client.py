@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator
 from io import BytesIO
 from typing import Final
@@ -68,7 +67,8 @@ class HttpClient:
         except aiohttp.ClientResponseError as error:
             why = error.message.partition("\n")[0].rstrip(":")
             raise NotHttpError(f"{self.where} did not answer in HTTP: {why}") from None
-        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+        # A name that no DNS can hold is a UnicodeError.
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
             raise NoConnectionError(f"no connection to {self.where}: {_text_of(error)}") from None
 
     async def _open(self) -> None:
