@@ -80,7 +80,8 @@ class Driven:
 
     def assign(self, *names: TopicPartition, start: int = 0, **fields: Any) -> None:
         """Assign partitions that begin there; ``fields`` are more of what is known of each."""
-        assigned = [Assigned(name, start, committed=(start, ""), **fields) for name in names]
+        given = {"committed": (start, ""), **fields}
+        assigned = [Assigned(name, start, **given) for name in names]
         self.engine.on_assigned(assigned, self.now)
         self.keep_in_use()
 

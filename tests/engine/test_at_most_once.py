@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
+from tests.engine.rereading import ALL, NAMES, RECORDS, Place
 from tests.engine.support import note_of, spent_after
-from tests.engine.test_guarantees import ALL, NAMES, RECORDS, Apart, Guaranteed, Place
+from tests.engine.test_guarantees import Apart, Guaranteed
 from window_consumer.engine.commits.at_most_once import AtMostOnce
 from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.partition import Partition

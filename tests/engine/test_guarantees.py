@@ -17,25 +17,19 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.producing import ProducingDriven, invoice
-from tests.engine.support import ORDERS, OTHERS, Note, note_of, spent_after
+from tests.engine.rereading import ALL, KEYS, NAMES, Place, Rereading
+from tests.engine.support import ORDERS, OTHERS, note_of, spent_after
 from window_consumer.engine.commits.at_most_once import AtMostOnce
 from window_consumer.engine.commits.delivery_guarantee import AtLeastOnce, MakeGuarantee
 from window_consumer.engine.commits.exactly_once import ExactlyOnce
-from window_consumer.engine.decisions import Assigned, Decisions
+from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import CommitFailedError
+from window_consumer.model.produce import Produce
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
-
-NAMES = (ORDERS, OTHERS)
-KEYS = (b"a", b"b", b"c")
-RECORDS = 12
-"""Of each partition."""
-
-Place = tuple[TopicPartition, int]
-
 
 # ---- what the broker keeps, and the outlets that write to it
 
@@ -140,22 +134,14 @@ class Together:
 # ---- the run
 
 
-class Guaranteed(ProducingDriven):
+class Guaranteed(Rereading):
     """An Engine with a guarantee, the log that it reads, and what survives a crash."""
 
     def __init__(self, guarantee: MakeGuarantee, outlet: type[Apart | Together], **rules: Any):
         self.log = Log({name: Commit(name, 0, "") for name in NAMES})
         self.outlet: SteppedOutlet = outlet(self)
         self.calls: Counter[Place] = Counter()
-        self.delivered = dict.fromkeys(NAMES, 0)
-        super().__init__(names=NAMES, guarantee=guarantee, **rules)
-
-    def read(self, name: TopicPartition, count: int = 1) -> None:
-        first = self.delivered[name]
-        self.delivered[name] = min(RECORDS, first + count)
-        found = [Note(at, KEYS[at % len(KEYS)]) for at in range(first, self.delivered[name])]
-        if found:
-            self.deliver(*found, name=name)
+        super().__init__(self.log.committed, guarantee, **rules)
 
     def step(self, seconds: float = 0.01) -> None:
         self.outlet.send(self.tick(seconds))
@@ -167,19 +153,18 @@ class Guaranteed(ProducingDriven):
         for index in sent.to_send:
             self.engine.on_produced(sent, index, None, self.now)
 
-    def run_slice(self, number: int, *, fails: bool = False) -> None:
-        """Let a slot call the records of a slice: all of them fail, or each returns a result."""
-        if not self.out:
-            return
-        slice_ = self.out[number % len(self.out)]
-        name = slice_.partition.name
-        offsets = [message.offset() for message in slice_.messages]
-        if fails:
-            self.fail(slice_, *offsets)
-        else:
-            self.produce(slice_, {each: [invoice(each)] for each in offsets})
-        held = set() if fails else {offsets[index] for index in slice_.results().held}
-        self.calls.update((name, each) for each in offsets if each not in held)
+    def take_written(self) -> None:
+        self.outlet.answer()
+
+    def produce(self, slice_: Slice, results: dict[int, list[Produce]]) -> None:
+        super().produce(slice_, results)
+        name, held = slice_.partition.name, {*slice_.results().held}
+        called = (offset for at, offset in enumerate(results) if at not in held)
+        self.calls.update((name, offset) for offset in called)
+
+    def fail(self, slice_: Slice, *offsets: int, **given: Any) -> None:
+        super().fail(slice_, *offsets, **given)
+        self.calls.update((slice_.partition.name, offset) for offset in offsets)
 
     def begin_call(self, number: int) -> None:
         """Let a slot begin a call that it does not finish before the crash."""
@@ -195,29 +180,6 @@ class Guaranteed(ProducingDriven):
         for slice_ in list(self.out):
             self.finish(slice_)  # too late: it changes nothing
         self.begin_again(names)
-
-    def begin_again(self, names: Sequence[TopicPartition]) -> None:
-        for name in names:
-            commit = self.log.committed[name]
-            finished = tuple(note_of(commit).finished) if commit.metadata else ()
-            committed = commit.next_offset, commit.metadata
-            self.engine.on_assigned(
-                [Assigned(name, commit.next_offset, finished, committed=committed)], self.now
-            )
-            self.delivered[name] = commit.next_offset
-
-    def settle(self) -> None:
-        for _ in range(200):
-            for name in NAMES:
-                self.read(name, RECORDS)
-            self.step(0.1)
-            while self.out:
-                self.run_slice(0)
-            self.outlet.answer()
-            is_all = all(each.next_offset == RECORDS for each in self.log.committed.values())
-            if is_all and not self.engine.unfinished():
-                return
-        raise AssertionError(self.log.committed)
 
 
 STEPS = st.lists(
@@ -257,9 +219,6 @@ def exactly_once() -> Guaranteed:
     return Guaranteed(
         partial(ExactlyOnce, interval_s=0.0), Together, ordering="key", retry=spent_after(1)
     )
-
-
-ALL = {(name, offset) for name in NAMES for offset in range(RECORDS)}
 
 
 @given(STEPS)

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from tests.engine.producing import ProducingDriven
-from tests.engine.support import ORDERS, OTHERS, Note, note_of, spent_after
+from tests.engine.rereading import ALL, KEYS, NAMES, Place, Rereading
+from tests.engine.support import ORDERS, Note, spent_after
 from tests.engine.transaction_mutants import OUTLETS
 from window_consumer.engine.commits.commit_metadata import MAX_CRASHES, CommitNote, encode
 from window_consumer.engine.commits.exactly_once import WINDOW_OFFSETS, ExactlyOnce
-from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.model.errors import NotCommittedError, PublishFailedError
 from window_consumer.model.produce import Produce
@@ -30,16 +29,9 @@ from window_consumer.runtime.publisher import Published, ResultAck
 from window_consumer.runtime.transactions import TransactionEnd, TransactionOutlet
 from window_consumer.testing.clock import ManualClock
 
-NAMES = (ORDERS, OTHERS)
-KEYS = (b"a", b"b", b"c")
-RECORDS = 12
-"""Of each partition."""
 REFUSED = (ORDERS, 5)
 """The record whose result no broker takes."""
-ALL = {(name, offset) for name in NAMES for offset in range(RECORDS)}
 REFUSAL = PublishFailedError("too large", too_large=True)
-
-Place = tuple[TopicPartition, int]
 
 
 class SteppedBroker:
@@ -120,7 +112,7 @@ def _text(name: TopicPartition, offset: int) -> str:
     return f"{name.topic}/{name.partition}/{offset}"
 
 
-class Transacting(ProducingDriven):
+class Transacting(Rereading):
     """An Engine with its outlet, and the owner of its partitions."""
 
     def __init__(
@@ -129,11 +121,10 @@ class Transacting(ProducingDriven):
         guarantee: type[ExactlyOnce] = ExactlyOnce,
     ):
         self.broker = SteppedBroker()
-        self.delivered = dict.fromkeys(NAMES, 0)
         self.completions: SimpleQueue[Any] = SimpleQueue()
         super().__init__(
-            names=NAMES,
-            guarantee=partial(guarantee, interval_s=0.0),
+            self.broker.committed,
+            partial(guarantee, interval_s=0.0),
             ordering="key",
             retry=spent_after(1),
         )
@@ -159,20 +150,6 @@ class Transacting(ProducingDriven):
         self.return_late()
         self.begin_again(again)
 
-    def return_late(self) -> None:
-        for slice_ in list(self.out):
-            if not slice_.partition.accepts_results:
-                self.finish(slice_)
-
-    def begin_again(self, names: Sequence[TopicPartition]) -> None:
-        for name in names:
-            commit = self.broker.committed[name]
-            finished = tuple(note_of(commit).finished) if commit.metadata else ()
-            known = commit.next_offset, commit.metadata
-            assigned = Assigned(name, commit.next_offset, finished, committed=known)
-            self.engine.on_assigned([assigned], self.now)
-            self.delivered[name] = commit.next_offset
-
     def revoke(self, name: TopicPartition) -> None:
         """Give a partition up; its next owner, which reads what is committed, is this one."""
         self.engine.on_revoking([name], self.now)
@@ -191,13 +168,6 @@ class Transacting(ProducingDriven):
 
     # ---- steps
 
-    def read(self, name: TopicPartition, count: int) -> None:
-        first = self.delivered[name]
-        self.delivered[name] = min(RECORDS, first + count)
-        found = [Note(at, KEYS[at % len(KEYS)]) for at in range(first, self.delivered[name])]
-        if found:
-            self.deliver(*found, name=name)
-
     def step(self, seconds: float = 0.01) -> None:
         while not self.completions.empty():
             item = self.completions.get_nowait()
@@ -208,31 +178,11 @@ class Transacting(ProducingDriven):
         self.outlet.advance()
         self.outlet.send(self.tick(seconds))
 
-    def run_slice(self, number: int, *, fails: bool = False) -> None:
-        if not self.out:
-            return
-        slice_ = self.out[number % len(self.out)]
-        name = slice_.partition.name
-        offsets = [message.offset() for message in slice_.messages]
-        if fails:
-            self.fail(slice_, *offsets)
-        else:
-            results = {each: [Produce("invoices", None, _text(name, each))] for each in offsets}
-            self.produce(slice_, results)
+    def take_written(self) -> None:
+        self.broker.finish()
 
-    def settle(self) -> None:
-        for _ in range(100):
-            for name in NAMES:
-                self.read(name, RECORDS)
-            self.step(0.1)
-            while self.out:
-                self.run_slice(0)
-            self.broker.finish()
-            is_all = all(each.next_offset == RECORDS for each in self.broker.committed.values())
-            if is_all and not self.engine.unfinished():
-                self.step()
-                return
-        raise AssertionError(f"not all is committed: {self.broker.committed}")
+    def result(self, name: TopicPartition, offset: int) -> Produce:
+        return Produce("invoices", None, _text(name, offset))
 
     def follow(self, rng: random.Random) -> None:
         steps: dict[str, Callable[[], None]] = {
