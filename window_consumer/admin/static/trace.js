@@ -83,7 +83,7 @@ async function showRecords(asked) {
   }
   const head = make("tr", {}, ...["last step (UTC)", "record", "step", "group", "where", "error"].map((text) => make("th", { text, scope: "col" })));
   const rows = answer.records.map((each) => make("tr", {},
-    make("td", { cls: "number", text: moment(each.time_us) }),
+    make("td", { text: moment(each.time_us) }),
     make("td", {}, make("a", { href: `trace?record=${encodeURIComponent(each.record)}`, text: each.record })),
     make("td", { text: each.status === "ok" ? each.step : `${each.step}, ${each.status}` }), make("td", { text: each.group ?? "" }), make("td", { text: each.topic }),
     make("td", { cls: "error", text: [each.error, each.fingerprint].filter(Boolean).join(" ") })));
