@@ -11,7 +11,9 @@ import pytest
 
 from tests.push.service import Answered, Service, closed_port, socket_that_says, statuses
 from tests.push.worker import pushing
+from window_consumer.model.errors import HoldCalls
 from window_consumer.push.answer import LONGEST_HOLD_S, MOST_BYTES, retry_after
+from window_consumer.push.pause import KIND, ServicePause
 from window_consumer.testing import DEAD_LETTERED, DONE, SKIPPED
 
 NO_WAIT: dict[str, Any] = {"retry": {"attempts": 2, "backoff": "1ms..1ms"}}
@@ -90,6 +92,29 @@ def test_with_many_connections_a_pause_stops_those_that_have_not_begun(service: 
         worker.advance("20s")
         assert len(set(service.bodies)) == 100
         assert worker.dead_letters == []
+
+
+def test_a_pause_is_shown_and_ends_by_itself() -> None:
+    wall_ms = [NOW_MS]
+    pause = ServicePause("orders")
+    pause.begin(lambda: wall_ms[0])
+
+    async def ask() -> None:
+        pause.ask(HoldCalls(20.0, "503"))
+        with pytest.raises(HoldCalls):
+            pause.check()
+
+    asyncio.run(ask())
+    (finding,) = pause.findings()
+    assert (finding.kind, finding.figures["left_s"], finding.ends_itself) == (KIND, 20.0, True)
+    assert not pause.pauses(0.0)
+    wall_ms[0] += 20_001
+    assert pause.findings() == ()
+    asyncio.run(checked(pause))
+
+
+async def checked(pause: ServicePause) -> None:
+    pause.check()
 
 
 @pytest.mark.parametrize(

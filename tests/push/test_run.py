@@ -10,6 +10,7 @@ import pytest
 from tests.commands import Commands, kafka_of
 from tests.push.service import Answered, Service
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
 
 
 @pytest.fixture
@@ -53,3 +54,16 @@ def test_a_stop_in_the_middle_of_a_call_leaves_its_record_for_the_next_run(
     service.wait_for(1)
     assert again.stop().summary("orders") == {"processed": 1}
     assert service.bodies == ["order 7"]
+
+
+def test_a_pause_of_the_service_is_logged_and_ends(shop: Commands, service: Service) -> None:
+    def answer(_: object) -> Answered:
+        first = len(service.posted) == 1
+        return Answered(503, headers={"Retry-After": "1"}) if first else Answered()
+
+    service.answer = answer
+    running = shop.start("run", "--set", "workers.orders.concurrency=1")
+    line = running.wait_for_event(LogEvent.PUSH_PAUSE, worker="orders")
+    assert line["seconds"] == 1
+    service.wait_for(21)
+    assert running.stop().summary("orders")["processed"] == 20

@@ -134,6 +134,7 @@ class LogEvent(StrEnum):
     NEW_FAILURE_KNOWN = "new_failure.known", "which failures of other versions are known"
     NEW_FAILURE_FOUND = "new_failure.found", "a version fails as no other one did; see the runbook"
     NEW_FAILURE_ACCEPTED = "new_failure.accepted", "a user resumed a worker despite a new failure"
+    PUSH_PAUSE = "push.pause", "a service asks for a pause; no call starts before its end"
     DELAY_TARGET_REFUSES = "delay.target_refuses", "records wait for a topic that accepts none"
     DELAY_TARGET_TAKES = "delay.target_takes", "that topic accepts records again"
     DELAY_CANCELLATIONS_UNREAD = (

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
 from window_consumer.config import Config, WorkerConfig
+from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AclRule, Feature
+from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
 from window_consumer.plan.handler_types.parameters import Parameters
 from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.push.config import SECTION, HttpConfig
+from window_consumer.push.pause import ServicePause
 from window_consumer.runtime.calls.layer import CallTools
 from window_consumer.runtime.calls.steps import Called
 
@@ -55,14 +61,37 @@ class PushFeature(Feature):
                         " become dead letters: leave it out, then the breaker holds them"
                     )
 
+    def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
+        """Show the pauses of services."""
+        del start
+        return nullcontext(RunningPush())
+
 
 def _spec(worker: WorkerConfig, handler: type[PushHandler]) -> HandlerSpec:
-    """Return the handler of a worker; its pauses end by the worker's clock."""
     function: Callable[..., object] = handler.post_batch if worker.has_batch else handler.post
-
-    def made(tools: CallTools) -> Called:
-        made = handler(worker.section(HttpConfig), worker.slots, tools.wall_ms)
-        return made.post_batch if worker.has_batch else made.post
-
     parameters = Parameters(batches=worker.has_batch)
+    made = Maker(worker, handler, ServicePause(worker.name))
     return HandlerSpec(worker.name, function, {}, parameters=parameters, made_with=made)
+
+
+@frozen
+class Maker:
+    """Makes the function that a worker calls; its pauses end by the worker's clock."""
+
+    worker: WorkerConfig
+    handler: type[PushHandler]
+    pause: ServicePause
+
+    def __call__(self, tools: CallTools) -> Called:
+        section, slots = self.worker.section(HttpConfig), self.worker.slots
+        made = self.handler(section, slots, tools.wall_ms, self.pause)
+        return made.post_batch if self.worker.has_batch else made.post
+
+
+class RunningPush(RunningFeature):
+    """The workers that post."""
+
+    def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
+        """Return what shows a pause of the service; it pauses nothing."""
+        makers = (route.handler.made_with for route in worker.plan.routes)
+        return [maker.pause for maker in makers if isinstance(maker, Maker)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from window_consumer.model.errors import HoldCalls
@@ -11,6 +10,7 @@ from window_consumer.model.record import Record
 from window_consumer.push.answer import Answer, StatusRules
 from window_consumer.push.client import HttpClient
 from window_consumer.push.config import HttpConfig
+from window_consumer.push.pause import ServicePause
 from window_consumer.push.request import Request, RequestMaker
 from window_consumer.push.results import ResultReader
 from window_consumer.runtime.calls.batch_calls import SortedResults, answers_of
@@ -25,16 +25,17 @@ class PushHandler:
     Owner: the event loop of the worker.
     """
 
-    def __init__(self, config: HttpConfig, connections: int, wall_ms: Callable[[], int]):
+    def __init__(
+        self, config: HttpConfig, connections: int, wall_ms: Callable[[], int], pause: ServicePause
+    ):
         self._client = HttpClient(config, connections)
         # Services judge the age of a signature by their own clock, also those behind a test.
         self._requests = RequestMaker(config, SystemClock().wall_ms)
         self._reader = ResultReader(self._client.where, frozenset(config.may_produce))
         self._rules = StatusRules(frozenset(config.skip_status), frozenset(config.fatal_status))
         self._wall_ms = wall_ms
-        self._held_until = self._held_until_ms = 0.0
-        """The end of a pause by the loop's time and by the wall clock: the earlier one counts, as
-        either may be wrong. The worker holds back calls; these have begun before it knew."""
+        self._pause = pause
+        pause.begin(wall_ms)
 
     async def post(self, record: Record) -> list[Produce] | None:
         """Post a record; return what its answer wants produced, raise what else it means."""
@@ -56,23 +57,11 @@ class PushHandler:
 
     async def _answer(self, request: Request) -> Answer:
         """Return an answer of success."""
-        self._check_pause()
+        self._pause.check()
         answer = await self._client.post(request.headers, request.body)
-        wall_ms = self._wall_ms()
         try:
-            self._rules.judge(answer, self._client.where, wall_ms)
+            self._rules.judge(answer, self._client.where, self._wall_ms())
         except HoldCalls as hold:
-            now = asyncio.get_running_loop().time()
-            self._held_until = max(self._held_until, now + hold.after_s)
-            self._held_until_ms = max(self._held_until_ms, wall_ms + hold.after_s * 1000)
+            self._pause.ask(hold)
             raise
         return answer
-
-    def _check_pause(self) -> None:
-        if not self._held_until:
-            return
-        left_s = self._held_until - asyncio.get_running_loop().time()
-        left_s = min(left_s, (self._held_until_ms - self._wall_ms()) / 1000)
-        if left_s > 0:
-            raise HoldCalls(left_s, f"{self._client.where} has asked for a pause")
-        self._held_until = self._held_until_ms = 0.0
