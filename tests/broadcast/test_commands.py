@@ -40,6 +40,7 @@ def test_check_says_that_each_process_reads_everything(shop: Commands) -> None:
     said = shop.run("check", "shop:app").out
     assert "15m" in said
     assert "session" not in said
+    assert "retry.levels" not in said
 
 
 def test_topics_plan_needs_neither_a_group_nor_topics_for_copies(shop: Commands) -> None:

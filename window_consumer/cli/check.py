@@ -278,9 +278,10 @@ def _retries(bounds: WorkerBounds) -> Iterator[str]:
             f" waits as long, {later} at most"
         )
         return
+    longer = "" if bounds.begins else ": longer waits need retry.levels"
     yield (
         f"  RetryLater waits at most {later}, the upper end of backoff, and counts as one of"
-        " these calls: longer waits need retry.levels"
+        f" these calls{longer}"
     )
 
 
