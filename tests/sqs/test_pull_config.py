@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.sqs.running_queues import configured
-from window_consumer import App, ConfigError
+from window_consumer import App, ConfigError, UsageError
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.sqs.bounds import LongestLease, QueueBounds
 from window_consumer.sqs.config import PullConfig, SqsConfig, send_topic
@@ -127,3 +127,21 @@ def test_check_tells_how_long_a_lease_may_last(tmp_path: Path) -> None:
     assert isinstance(without_rate, QueueBounds)
     assert [each.seconds for each in without_rate.longest_leases] == [2.0, 0.2]
     assert len(list(bounds.in_words())) == 5
+
+
+def test_replicas_listen_on_addresses_of_their_own(tmp_path: Path) -> None:
+    features = App("queues").features
+    plans = [
+        planned(tmp_path, {**configured(), "sqs": {"listen": f"127.0.0.1:{port}"}})
+        for port in (9321, 9322)
+    ]
+    features.refuse_replicas(*plans)
+    with pytest.raises(UsageError):
+        features.refuse_replicas(plans[0], plans[0])
+
+
+def test_a_certificate_that_cannot_be_read_is_found_before_a_start(tmp_path: Path) -> None:
+    tls = {"certificate": "nothing.pem", "key": "nothing.key"}
+    plan = planned(tmp_path, {**configured(), "sqs": {"listen": "127.0.0.1:1", "tls": tls}})
+    with pytest.raises(ConfigError):
+        App("queues").features.refuse(plan)

@@ -200,6 +200,7 @@ def run_copies(count: int, make_plan: Callable[[], AppPlan], app: AppDefinition)
     del os.environ[NUMBER]
     if count > 1:
         _refuse_equal_instances(*plans)
+        app.features.refuse_replicas(*plans)
     longest = max(worker.config.stop_timeout for worker in plans[0].workers)
     command = [
         sys.executable,

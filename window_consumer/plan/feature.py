@@ -293,6 +293,9 @@ class Feature:
 
     # ---- a supervisor of replicas
 
+    def refuse_replicas(self, one: AppPlan, other: AppPlan) -> None:
+        """Raise a UsageError if two replicas with these plans cannot run beside each other."""
+
     def asks_replicas(self, plan: AppPlan) -> bool:
         """Return whether ``beside_replicas`` asks the replicas, which then listen."""
         del plan

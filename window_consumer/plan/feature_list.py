@@ -159,6 +159,11 @@ class FeatureList:
         for each in self.each:
             each.refuse(plan)
 
+    def refuse_replicas(self, one: AppPlan, other: AppPlan) -> None:
+        """Raise a UsageError if two replicas with these plans cannot run beside each other."""
+        for each in self.each:
+            each.refuse_replicas(one, other)
+
     def warnings(self, plan: AppPlan) -> tuple[str, ...]:
         """Return the warnings of ``check``."""
         return tuple(warning for each in self.each for warning in each.warnings(plan))

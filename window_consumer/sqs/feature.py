@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -13,16 +13,17 @@ from typing import Final
 from attrs import frozen
 
 from window_consumer.config import Config
+from window_consumer.config.sections.listening import certificate_problems
 from window_consumer.engine.observer import Observer
-from window_consumer.model.errors import UsageError
+from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.model.record import Record
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AclRule, AppStart, Feature, Pages, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
 from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.runtime.calls.layer import CallForm, CallLayer, CallSite, LayerPlace
 from window_consumer.runtime.calls.steps import Called
-from window_consumer.runtime.replica import ReplicaSockets
+from window_consumer.runtime.replica import NUMBER
 from window_consumer.runtime.running import Running
 from window_consumer.sqs.bounds import QueueBounds
 from window_consumer.sqs.config import ENDPOINT, QUEUE, SqsConfig, pulls, queue_name, send_topic
@@ -35,9 +36,9 @@ _THREADS: Final = 2
 _MISSING: Final = (
     "sqs.listen needs the extra sqs, which is not installed: pip install 'window-consumer[sqs]'"
 )
-_ONE_PROCESS: Final = (
-    "--processes cannot run workers with pull: their clients need an address for each process;"
-    " start several processes, each with its own sqs.listen"
+_ONE_ADDRESS: Final = (
+    "--processes: sqs.listen is {address} in all of them, and clients need one for each: let its"
+    " port have the number of the process, as in 127.0.0.1:932${{{number}}}"
 )
 
 
@@ -165,17 +166,23 @@ class SqsFeature(Feature):
             return nullcontext()
         return nullcontext(RunningSqs(start.plan, _server_module()))
 
-    def beside_replicas(
-        self,
-        plan: AppPlan,
-        sockets: Mapping[str, ReplicaSockets],
-        pages: Callable[[], Mapping[str, Pages]],
-    ) -> AbstractContextManager[None]:
-        """Refuse replicas: each would need an address of its own. Raises UsageError."""
-        del sockets, pages
-        if _has_queues(plan):
-            raise UsageError(_ONE_PROCESS)
-        return nullcontext()
+    def refuse(self, plan: AppPlan) -> None:
+        """Check the certificate and its key; raise ConfigError if they are unusable."""
+        problems = []
+        tls = plan.config.section(SqsConfig).tls
+        for key, why in certificate_problems(tls, Path(plan.file).parent):
+            path = ("sqs", "tls", *filter(None, [key]))
+            problems.append(f"{plan.where(*path)}: {'.'.join(path)}: {why}")
+        if problems:
+            raise ConfigError("\n".join(problems))
+
+    def refuse_replicas(self, one: AppPlan, other: AppPlan) -> None:
+        """Raise a UsageError if two replicas listen on one address."""
+        addresses = [each.config.section(SqsConfig).address for each in (one, other)]
+        if _has_queues(one) and addresses[0] == addresses[1]:
+            assert addresses[0] is not None  # else ``pull`` is refused
+            if addresses[0].port:
+                raise UsageError(_ONE_ADDRESS.format(address=addresses[0], number=NUMBER))
 
 
 def _has_queues(plan: AppPlan) -> bool:
