@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.admin.certificates import make_certificate
 from tests.push.service import Answered, Service, closed_port, socket_that_says, statuses
 from tests.push.worker import pushing
 from window_consumer.model.errors import HoldCalls
@@ -158,9 +161,19 @@ def test_a_name_that_does_not_resolve_is_a_failure(host: str) -> None:
     assert error_of(f"http://{host}/") == "NoConnectionError"
 
 
-def test_a_certificate_that_nobody_vouches_for_is_a_failure(service: Service) -> None:
+def test_a_service_without_tls_is_a_failure(service: Service) -> None:
     url = service.url.replace("http://", "https://")
     assert error_of(url) == "NoConnectionError"
+
+
+def test_a_certificate_that_nobody_vouches_for_is_a_failure(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    make_certificate(certificate, key)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    with Service(tls=tls) as service:
+        assert error_of(service.url) == "NoConnectionError"
+    assert service.posted == []
 
 
 @pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 banana\r\n\r\n"])
