@@ -8,6 +8,7 @@ is 1.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -80,16 +81,18 @@ def javascript() -> None:
     directory = javascript_directory()
     lock = Path(__file__).parent / "sqs" / "javascript" / "package-lock.json"
     fetched = directory / "node_modules" / ".fetched"
-    if fetched.is_file() and fetched.read_bytes() == lock.read_bytes():
-        return
     directory.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", lock.name):
-        shutil.copyfile(lock.with_name(name), directory / name)
-    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    ended = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
-    if ended.returncode != 0:
-        raise PartMissingError(f"`{' '.join(command)}` failed: {ended.stderr[-2000:]}")
-    shutil.copyfile(lock, fetched)
+    with (directory / ".lock").open("w") as only_one:
+        fcntl.flock(only_one, fcntl.LOCK_EX)
+        if fetched.is_file() and fetched.read_bytes() == lock.read_bytes():
+            return
+        for name in ("package.json", lock.name):
+            shutil.copyfile(lock.with_name(name), directory / name)
+        command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        ended = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+        if ended.returncode != 0:
+            raise PartMissingError(f"`{' '.join(command)}` failed: {ended.stderr[-2000:]}")
+        shutil.copyfile(lock, fetched)
 
 
 def spark() -> None:
