@@ -21,7 +21,7 @@ shop: $(SHOP_STAMP)
 bytecode: $(DEV_STAMP)
 	@$(BIN)/python -m compileall -q -j 0 window_consumer tests
 
-# Brings Chromium, promtool, PostgreSQL, Kafka and Spark's connectors where it may; names what it may not bring.
+# Brings Chromium, promtool, PostgreSQL, Kafka, a client for JavaScript and Spark's connectors where it may; names what it may not bring.
 parts: bytecode
 	@$(BIN)/python -m tests.parts
 
@@ -48,7 +48,7 @@ lint: $(DEV_STAMP)
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) .kafka build dist
+	rm -rf $(VENV) .kafka .javascript build dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "window_consumer needs Python 3.11 or later; say PYTHON=python3.12 make ...")'
