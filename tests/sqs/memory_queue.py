@@ -136,6 +136,13 @@ class MemoryQueue:
         stored.visible_at = monotonic() + seconds
         self._changed.set()
 
+    async def give_back(self, receipt_handle: str) -> None:
+        stored = self._of(receipt_handle)
+        if stored is not None:
+            stored.visible_at = monotonic()
+            stored.message = evolve(stored.message, attempt=stored.message.attempt - 1)
+            self._changed.set()
+
     def _of(self, receipt_handle: str) -> Stored | None:
         if receipt_handle not in self._leased:
             raise InvalidReceiptError(f"{receipt_handle}: ask http://other:9324")

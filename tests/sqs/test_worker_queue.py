@@ -137,6 +137,19 @@ def test_a_lease_is_renewed_and_given_back(shop: StartShop) -> None:
     queue.count(processed=2, retried=1)
 
 
+def test_a_lease_whose_client_never_knew_of_it_is_no_attempt(shop: StartShop) -> None:
+    queue = shop(1, retry={"attempts": 2})
+    for _ in range(3):
+        message = queue.one()
+        assert message.attempt == 1
+        queue.run(queue.queue.give_back(message.receipt_handle))
+    queue.run(queue.queue.give_back(message.receipt_handle))  # late: changes nothing
+    last = queue.one()
+    assert last.message_id == message.message_id
+    queue.delete(last)
+    queue.count(processed=1, dead_lettered=0)
+
+
 def test_a_record_becomes_a_dead_letter_when_its_attempts_are_spent(shop: StartShop) -> None:
     queue = shop(1, retry={"attempts": 2})
     for attempt in (1, 2):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -165,8 +164,7 @@ class QueueActions:
         queue = self._queue(call)
         messages: Sequence[Mapping[str, Any]] = answer.get("Messages", ())  # type: ignore[assignment] # as _receive makes it
         for each in messages:
-            with suppress(InvalidReceiptError, NotInFlightError):  # its partition is gone, too
-                await queue.change_visibility(each["ReceiptHandle"], 0)
+            await queue.give_back(each["ReceiptHandle"])
 
     async def _delete(self, call: CallParameters, base_url: str) -> Answer:
         del base_url

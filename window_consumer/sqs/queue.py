@@ -109,6 +109,12 @@ class Queue(Protocol):
         Raises InvalidReceiptError, and NotInFlightError once the lease has ended.
         """
 
+    async def give_back(self, receipt_handle: str) -> None:
+        """Let others have the record of a lease that its client never knew of: it is no attempt.
+
+        Once the lease has ended, this changes nothing.
+        """
+
     async def send(
         self,
         value: bytes,

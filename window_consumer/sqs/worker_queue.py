@@ -14,7 +14,7 @@ from attrs import astuple, define, field
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.copy_headers import Hop
-from window_consumer.model.errors import RetryLater
+from window_consumer.model.errors import CallAgain, RetryLater
 from window_consumer.model.headers import PREFIX
 from window_consumer.model.record_identity import RecordOrigin, id_text
 from window_consumer.plan.app_plan import PlannedWorker
@@ -146,6 +146,12 @@ class WorkerQueue:
         raise NotInFlightError(
             f"the lease of {handle.name}@{handle.offset} has ended: another client may have it"
         )
+
+    async def give_back(self, receipt_handle: str) -> None:
+        """Let others have a record, see ``Queue.give_back``."""
+        handle, leases = self._checked(receipt_handle), self._leases()
+        if leases is not None:
+            leases.finish(handle.lease, CallAgain(0.0, "its client had gone"))
 
     async def send(
         self,
