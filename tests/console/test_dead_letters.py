@@ -174,6 +174,7 @@ def test_a_redrive_is_stopped_between_two_records(ask: Asking, broker: EmbeddedB
         ("purge", {"topics": [DLQ], "before": "soon"}),
         ("purge", {"topics": [], "before": "1d"}),
         ("purge", {"topics": [DLQ], "before": "3", "partition": "0"}),
+        ("purge", {"topics": [DLQ], "before": "3", "where": "reason == 'FATAL'"}),
         ("jobs/7/confirm", {}),
         ("jobs/7/stop", {}),
     ],

@@ -133,6 +133,8 @@ class DeadLetterPages:
         selection = _selection(given)
         if len(selection.topics) != 1:
             raise UsageError("choose the one topic to delete from")
+        if selection.condition is not None:
+            raise UsageError("a purge deletes all that was written before: it takes no where")
         try:
             before = Before.parse(_text(given, "before"), round(time.time() * 1000))
         except ValueError as problem:
