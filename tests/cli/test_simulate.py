@@ -45,6 +45,13 @@ def charge(order: Record) -> None:
 def post(bill: Record) -> None: ...
 """
 
+BARE = """
+from window_consumer import App
+
+app = App("shop")
+app.handler(name="charge")(lambda order: None)
+"""
+
 WORKERS = """
 workers:
   charge: {retry: {on_failure: overtake}}
@@ -196,6 +203,24 @@ def test_a_worker_that_finds_its_concurrency_is_simulated(
     task = SimulatedWorker(range(20), tell=False, steps=40, values=(), calling=False, replay="")
     assert run(shop.app, plan, task) == 0
     assert kept(capsys.readouterr().out) == {"charge": 20}
+
+
+@pytest.mark.parametrize(
+    ("delivery", "said"),
+    [
+        ("at_most_once", "15 schedules, every promise kept"),
+        ("exactly_once", "15 schedules, every promise kept"),
+        ("broadcast", "not simulated"),
+    ],
+)
+def test_each_delivery_is_simulated_with_what_it_promises(
+    shop: Commands, delivery: str, said: str
+) -> None:
+    group = "" if delivery == "broadcast" else "group: shop, "
+    shop.application(BARE)
+    shop.configure(f"workers: {{charge: {{topics: [orders], {group}delivery: {delivery}}}}}")
+    ended = shop.run("simulate", "shop:app", "--seeds", "15")
+    assert (ended.code, said in ended.out) == (0, True)
 
 
 def test_rules_that_wait_for_long_are_waited_for(

@@ -14,7 +14,7 @@ from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.parking.index import ParkLimits
-from window_consumer.simulator.schedule import QUIET_WEIGHTS, Action, Handlers, SchedulePlan
+from window_consumer.simulator.schedule import QUIET_WEIGHTS, Action, Handlers, SchedulePlan, fitted
 from window_consumer.simulator.schedule_builder import draw
 
 _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
@@ -437,17 +437,9 @@ def _with(plan: SchedulePlan, action: Action, weight: float) -> SchedulePlan:
 def exactly_once(rng: Random) -> SchedulePlan:
     """Results, copies and commits are transactions; members are killed and partitions move."""
     plan = draw(rng)
-    handlers = evolve(plan.handlers, returns=rng.choice((0.3, 0.8)), refused=0.0)
-    return _with(
-        evolve(
-            plan,
-            engine=evolve(plan.engine, delivery=DeliveryMode.EXACTLY_ONCE),
-            handlers=handlers,
-            copy_limit=100_000,
-        ),
-        "kill",
-        2.0,
-    )
+    handlers = evolve(plan.handlers, returns=rng.choice((0.3, 0.8)))
+    engine = evolve(plan.engine, delivery=DeliveryMode.EXACTLY_ONCE)
+    return fitted(_with(evolve(plan, engine=engine, handlers=handlers), "kill", 2.0))
 
 
 def at_most_once(rng: Random) -> SchedulePlan:
@@ -462,12 +454,5 @@ def at_most_once(rng: Random) -> SchedulePlan:
         is_final=True,
     )
     engine = evolve(plan.engine, delivery=DeliveryMode.AT_MOST_ONCE, retry=retry)
-    handlers = evolve(plan.handlers, deadly=0.0)
-    plan = evolve(plan, engine=engine, handlers=handlers, on_no_offset="earliest")
-    for each in _REPEATING:
-        plan = _with(plan, each, 0.0)
-    return _with(plan, "kill", 2.0)
-
-
-_REPEATING: tuple[Action, ...] = ("move_offset", "cut", "remake", "levels", "redrive")
-"""What makes records come again whatever was committed, and what needs dead letters."""
+    plan = evolve(plan, engine=engine, on_no_offset="earliest")
+    return fitted(_with(plan, "kill", 2.0))

@@ -125,6 +125,9 @@ def run(app: AppDefinition, plan: AppPlan, task: SimulatedWorker) -> int:
         app.resources(loop.run) if task.calling else nullcontext() as state,
     ):
         for worker in plan.workers:
+            if worker.config.is_broadcast:
+                click.echo(f"{worker.name}: not simulated: delivery is broadcast, without a group")
+                continue
             make_fault_plan: MakeWeather = FaultPlan
             if task.calling:
                 make_fault_plan = partial(_fault_plan, app, plan, worker, state, loop)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.commits.start_offset import OnNoOffset
@@ -155,6 +156,32 @@ class SchedulePlan:
     def is_transactional(self) -> bool:
         """Whether outputs and commits are written in transactions."""
         return self.engine.delivery is DeliveryMode.EXACTLY_ONCE
+
+
+_REPEATING: frozenset[Action] = frozenset({"move_offset", "cut", "remake", "levels", "redrive"})
+"""What makes records come again whatever was committed, and what needs retry topics."""
+
+
+def fitted(plan: SchedulePlan) -> SchedulePlan:
+    """Return a schedule with what its delivery guarantee promises something about."""
+    if plan.is_transactional:
+        # The watches do not see that a broker refuses a record of a transaction, and after a log
+        # was cut, a record may be read again whose output is in the open one.
+        handlers = evolve(plan.handlers, refused=0.0)
+        return _without(evolve(plan, handlers=handlers, copy_limit=100_000), frozenset({"cut"}))
+    if plan.repeats:
+        return plan
+    return _without(evolve(plan, handlers=evolve(plan.handlers, deadly=0.0)), _REPEATING)
+
+
+def _without(plan: SchedulePlan, unwanted: frozenset[Action]) -> SchedulePlan:
+    steps = (after - before for before, after in pairwise((0.0, *plan.weights)))
+    weights = {
+        action: weight
+        for action, weight in zip(plan.actions, steps, strict=True)
+        if action not in unwanted
+    }
+    return evolve(plan, actions=tuple(weights), weights=tuple(accumulate(weights.values())))
 
 
 def copy_topic(topic: str, level: Level | None = None) -> str:

@@ -22,7 +22,7 @@ from window_consumer.runtime.calls.batch_calls import failed_of
 from window_consumer.runtime.partitions.offset_reset import OnOutOfRange
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.log_history import SimulatedCall
-from window_consumer.simulator.schedule import SchedulePlan
+from window_consumer.simulator.schedule import SchedulePlan, fitted
 from window_consumer.simulator.schedule_builder import DEATHS, draw
 from window_consumer.simulator.simulator import ROUNDS
 
@@ -58,7 +58,7 @@ class Likeness:
         handlers = drawn.handlers
         if engine.retry.when_spent == "stop":
             handlers = attrs.evolve(handlers, deadly=0.0)  # somebody would have to fix them
-        return attrs.evolve(
+        plan = attrs.evolve(
             drawn,
             engine=engine,
             loop=attrs.evolve(
@@ -77,6 +77,7 @@ class Likeness:
             handlers=handlers,
             deaths=deaths,
         )
+        return fitted(plan)
 
 
 def _waits_s(engine: EngineRules) -> tuple[float, ...]:
