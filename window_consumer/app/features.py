@@ -11,6 +11,7 @@ FEATURES: Final = FeatureList(
         "window_consumer.metrics.feature:MetricsFeature",
         "window_consumer.admin.feature:AdminFeature",
         "window_consumer.metrics.otel.feature:OpenTelemetryFeature",
+        "window_consumer.project.feature:ProjectFeature",
         "window_consumer.demo.feature:DemoFeature",
         "window_consumer.push.feature:PushFeature",
         "window_consumer.dlq.feature:DlqFeature",

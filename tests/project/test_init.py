@@ -1,0 +1,115 @@
+"""``init``: a project that runs, is tested and passes ``check`` as it is created."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.commands import DEADLINE_S, Commands
+from window_consumer.model.log_events import LogEvent
+from window_consumer.project.new_project import project_name
+
+FILES = {
+    *("Dockerfile", "README.md", "compose.yaml", "handlers.py", "pyproject.toml", "send.py"),
+    *("tests/test_charge.py", "workers.yaml"),
+}
+
+
+def files_in(directory: Path) -> set[str]:
+    return {str(each.relative_to(directory)) for each in directory.rglob("*") if not each.is_dir()}
+
+
+def python(directory: Path, *arguments: str, **env: str) -> None:
+    """Run Python in a project, as its README says; a failure shows what was printed."""
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=directory,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.fixture
+def shop(commands: Commands) -> Commands:
+    """Commands in a new project."""
+    ended = commands.run("init", "My Shop")
+    assert ended.code == 0, ended.said
+    return Commands(commands.directory / "My Shop")
+
+
+def test_the_project_passes_its_own_test_and_check(shop: Commands) -> None:
+    assert files_in(shop.directory) == FILES
+    python(shop.directory, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
+    checked = shop.run("check", "handlers:app")
+    assert checked.code == 0, checked.said
+
+
+def test_the_worker_runs_with_one_command_and_handles_what_send_sends(shop: Commands) -> None:
+    with shop:
+        running = shop.start("run", "handlers:app", "--embedded")
+        running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, worker="charge", partitions=4)
+        (line,) = (each for each in running.said.splitlines() if each.startswith("embedded broker"))
+        python(shop.directory, "send.py", KAFKA_BOOTSTRAP=line.rpartition(" ")[2])
+        running.wait_for("charged customer", times=19)
+        ended = running.stop()
+    assert ended.code == 0
+    assert ended.summary() == {"processed": 19, "dead_lettered": 1}
+
+
+def test_the_container_runs_the_same_worker_and_finds_its_topic(shop: Commands) -> None:
+    compose = yaml.safe_load((shop.directory / "compose.yaml").read_text())["services"]
+    command = (shop.directory / "Dockerfile").read_text().splitlines()[-1]
+    assert command.removeprefix("CMD ") == '["window-consumer", "run", "handlers:app"]'
+    assert compose.keys() == {"kafka", "topics", "worker"}
+    assert "orders" in compose["topics"]["command"]
+    address = compose["worker"]["environment"]["KAFKA_BOOTSTRAP"]
+    assert address in compose["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+
+
+def test_a_directory_that_is_not_empty_stays_as_it_is(commands: Commands) -> None:
+    used = commands.directory / "used"
+    used.mkdir()
+    (used / ".hidden").touch()
+    ended = commands.run("init", "used")
+    assert (ended.code, ".hidden" in ended.err) == (2, True)
+    assert files_in(used) == {".hidden"}
+
+
+def test_an_empty_directory_that_is_there_is_taken(commands: Commands) -> None:
+    (commands.directory / "new").mkdir()
+    assert commands.run("init", "new").code == 0
+    assert files_in(commands.directory / "new") == FILES
+
+
+def test_a_file_is_no_directory_for_a_project(commands: Commands) -> None:
+    (commands.directory / "taken").write_text("mine")
+    for directory in ("taken", "taken/inside"):
+        assert commands.run("init", directory).code == 2
+    assert files_in(commands.directory) == {"taken"}
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [("shop", "shop"), ("My Shop_2", "my-shop-2"), (".Shop.", "shop"), ("päckchen", "p-ckchen")],
+)
+def test_the_name_of_a_project_can_be_that_of_a_group_and_of_a_package(
+    tmp_path: Path, directory: str, name: str
+) -> None:
+    assert project_name(tmp_path / directory) == name
+
+
+@pytest.mark.parametrize("directory", ["___", "x" * 101])
+def test_a_directory_whose_name_nothing_can_have_is_refused(
+    commands: Commands, directory: str
+) -> None:
+    assert commands.run("init", directory).code == 2
+    assert files_in(commands.directory) == set()
