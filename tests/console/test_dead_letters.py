@@ -170,6 +170,7 @@ def test_a_redrive_is_stopped_between_two_records(ask: Asking, broker: EmbeddedB
     [
         ("redrive", {"topics": ["orders-dlt"], "where": "resaon == 1"}),
         ("redrive", {"topics": [DLQ], "rate": -1}),
+        ("redrive", {"topics": [DLQ], "max_redrives": 0.5}),
         ("redrive", {"topics": DLQ}),
         ("purge", {"topics": [DLQ], "before": "soon"}),
         ("purge", {"topics": [], "before": "1d"}),
@@ -184,6 +185,12 @@ def test_what_cannot_be_done_is_refused_before_it_begins(
 ) -> None:
     answer = post(ask, path, **fields)
     assert (answer.status, bool(answer.json["error"])) == (400, True)
+    assert ask("/api/dead-letters/jobs").json["jobs"] == []
+
+
+@pytest.mark.parametrize("body", ["[]", '{"topics": ["orders-dlt"', '{"where": "' + "x" * 100_000])
+def test_a_body_that_cannot_be_read_is_no_redrive_of_all_topics(ask: Asking, body: str) -> None:
+    assert ask("/api/dead-letters/redrive", "POST", body).status == 400
     assert ask("/api/dead-letters/jobs").json["jobs"] == []
 
 

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from window_consumer.admin.tokens import Principal
+from window_consumer.model.errors import UsageError
 from window_consumer.model.outcome import OUTCOMES
 
 T = TypeVar("T")
@@ -93,17 +94,19 @@ async def answered(ask: Callable[[], T]) -> T:
 
 
 async def fields_of(request: Request) -> dict[str, Any]:
-    """Return the JSON object in a request's body; empty if there is none, or a large one."""
+    """Return the JSON object in a request's body; raises UsageError for anything else."""
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > _LARGEST_BODY:
-            return {}
+            raise UsageError(f"the body has more than {_LARGEST_BODY} bytes")
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
-        return {}
-    return fields if isinstance(fields, dict) else {}
+        fields = None
+    if not isinstance(fields, dict):
+        raise UsageError("the body is no JSON object")
+    return fields
 
 
 def outcomes_module() -> str:

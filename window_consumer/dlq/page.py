@@ -123,7 +123,7 @@ class DeadLetterPages:
             where=selection.condition,
             dry_run=True,
             rate=_number(given, "rate", None, _HIGHEST_RATE),
-            max_redrives=int(_number(given, "max_redrives", 3, _MOST_REDRIVES) or 3),
+            max_redrives=int(_number(given, "max_redrives", 3, _MOST_REDRIVES, least=1) or 3),
             restart=given.get("restart") is True,
         )
         return self._start(request, RedriveWork(self._context, selection, redrive))
