@@ -50,7 +50,7 @@ class StartWatch:
         if offset in tenure.durable:
             violate(f"{place} had finished and was committed, and runs again")
         self._kept.starts(call)
-        if not self._history.plan.repeats:
+        if not (self._history.plan.repeats or call.at_turn):
             self._check_only_call(call)
         before = tenure.attempts.get(offset, 0)
         if call.attempt != before + 1:

@@ -145,13 +145,14 @@ class CallWatch:
     def died(self, calls: Sequence[SimulatedCall]) -> None:
         """Record that a slot's process died on these calls.
 
-        A single call is to blame. Of several none is charged, as the cause is unknown.
+        A single call is to blame. Of several none is charged, as the cause is unknown; but where
+        each record has one call, all are over.
         """
-        if len(calls) == 1:
-            (call,) = calls
-            deaths = call.tenure.deaths
-            deaths[call.offset] = deaths.get(call.offset, 0) + 1
-            self.ended(call, ProcessDiedError("died"))
+        if len(calls) == 1 or not self.history.plan.repeats:
+            for call in calls:
+                deaths = call.tenure.deaths
+                deaths[call.offset] = deaths.get(call.offset, 0) + 1
+                self.ended(call, ProcessDiedError("died"))
             return
         for call in calls:
             self.interrupted(call)
