@@ -9,7 +9,7 @@ from window_consumer.admin.doctor.causes import duration
 from window_consumer.admin.doctor.evidence import WorkerEvidence
 from window_consumer.admin.doctor.samples import SILENT, UNANSWERED
 from window_consumer.engine.windows_snapshot import CallSnapshot, PartitionSnapshot
-from window_consumer.plan.diagnosis import CauseKind, LikelyCause
+from window_consumer.plan.diagnosis import CauseKind, Figure, LikelyCause
 
 HOVERS_S: Final = 5.0
 """A start cell without progress for longer is suspicious ..."""
@@ -249,13 +249,19 @@ def hovering(seen: WorkerEvidence) -> Iterator[LikelyCause]:
                 "offset": None if longest is None else longest.offset,
                 "attempt": None if longest is None else longest.attempt,
                 "running_s": None if longest is None else longest.seconds,
-                "lease_left_s": None if longest is None else longest.lease_left_s,
                 "usual_call_s": usual_s,
+                **_of_lease(longest),
             },
             partition.name,
             weight=80 + min(4.0, partition.hovering_s / 60) + (5 if partition.paused else 0),
             stack="" if longest is None else seen.last.stack_of(longest),
         )
+
+
+def _of_lease(call: CallSnapshot | None) -> dict[str, Figure]:
+    if call is None or call.lease_left_s is None:
+        return {}
+    return {"lease_left_s": call.lease_left_s}
 
 
 def _what_holds(
