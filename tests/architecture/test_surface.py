@@ -32,6 +32,7 @@ OWN = {
     "parking": ["parking"],
     "pipeline": ["audit", "dlq", "spark", "trace"],
     "producer": ["producer"],
+    "project": ["project"],
     "push": ["push"],
     "replay": ["replay"],
     "schedules": ["schedules"],
