@@ -42,6 +42,8 @@ def loaded(file_of: Callable[[str], Path]) -> Callable[[str], LoadedConfig]:
 @pytest.mark.parametrize(
     ("text", "key"),
     [
+        ("{}", "url"),
+        ("", "url"),
         ("{timeout: 10s}", "url"),
         ("{url: orders.internal}", "url"),
         ("{url: 'ftp://orders.internal'}", "url"),

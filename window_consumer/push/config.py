@@ -188,8 +188,6 @@ class HttpConfig:
 
 def conflicts(section: HttpConfig, given: Collection[str]) -> Iterator[Problem]:
     """Yield what is wrong although each key alone is right."""
-    if given and section.url is None:
-        yield Problem(("url",), "is missing: a URL such as https://orders.internal/events")
     signing = given["sign"] if isinstance(given, dict) and "sign" in given else None
     if signing is not None:
         yield from (each.below(("sign",)) for each in wrong_secrets(section.sign, signing))
@@ -207,6 +205,9 @@ def _decides(section: HttpConfig) -> Mapping[str, Any]:
 
 
 def _relations(worker: WorkerConfig, given: Collection[str]) -> Iterator[Problem]:
+    if SECTION.name in given and worker.section(HttpConfig).url is None:
+        message = "is missing: a URL such as https://orders.internal/events"
+        yield Problem((SECTION.name, "url"), message)
     if worker.handled_by == SECTION.name and "stall" in given:
         yield Problem(
             ("stall",), "has no use beside http, whose timeout ends calls: take stall out"
