@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.commands import DEADLINE_S, Commands
+from tests.commands import Commands
+from tests.project.conftest import python, run_its_tests
 from window_consumer.model.log_events import LogEvent
 from window_consumer.project.new_project import project_name
 
@@ -24,43 +22,20 @@ def files_in(directory: Path) -> set[str]:
     return {str(each.relative_to(directory)) for each in directory.rglob("*") if not each.is_dir()}
 
 
-def python(directory: Path, *arguments: str, **env: str) -> None:
-    """Run Python in a project, as its README says; a failure shows what was printed."""
-    ended = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=directory,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-
-
-@pytest.fixture
-def shop(commands: Commands) -> Commands:
-    """Commands in a new project."""
-    ended = commands.run("init", "My Shop")
-    assert ended.code == 0, ended.said
-    return Commands(commands.directory / "My Shop")
-
-
 def test_the_project_passes_its_own_test_and_check(shop: Commands) -> None:
     assert files_in(shop.directory) == FILES
-    python(shop.directory, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
+    run_its_tests(shop.directory)
     checked = shop.run("check", "handlers:app")
     assert checked.code == 0, checked.said
 
 
 def test_the_worker_runs_with_one_command_and_handles_what_send_sends(shop: Commands) -> None:
-    with shop:
-        running = shop.start("run", "handlers:app", "--embedded")
-        running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, worker="charge", partitions=4)
-        (line,) = (each for each in running.said.splitlines() if each.startswith("embedded broker"))
-        python(shop.directory, "send.py", KAFKA_BOOTSTRAP=line.rpartition(" ")[2])
-        running.wait_for("charged customer", times=19)
-        ended = running.stop()
+    running = shop.start("run", "handlers:app", "--embedded")
+    running.wait_for_event(LogEvent.PARTITIONS_ASSIGNED, worker="charge", partitions=4)
+    (line,) = (each for each in running.said.splitlines() if each.startswith("embedded broker"))
+    python(shop.directory, "send.py", KAFKA_BOOTSTRAP=line.rpartition(" ")[2])
+    running.wait_for("charged customer", times=19)
+    ended = running.stop()
     assert ended.code == 0
     assert ended.summary() == {"processed": 19, "dead_lettered": 1}
 

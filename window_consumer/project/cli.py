@@ -1,4 +1,4 @@
-"""``window-consumer init``: a project that runs with one command."""
+"""``window-consumer init`` and ``new``: a project that runs with one command, and more handlers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from window_consumer.cli.output import OK
 from window_consumer.model.errors import UsageError
+from window_consumer.project.new_handler import HandlerForm, add_handler
 from window_consumer.project.new_project import create_project
 
 
@@ -31,4 +32,36 @@ def init_command(*, directory: Path) -> int:
         click.echo(f"  cd {shlex.quote(str(directory))}")
     click.echo("  window-consumer run handlers:app --embedded   # with a broker in the process")
     click.echo("  python -m pytest                              # its test, without Kafka")
+    return OK
+
+
+@click.group("new")
+def new_group() -> None:
+    """Add to the project in the current directory."""
+
+
+@new_group.command("handler")
+@click.argument("name")
+@click.option("--topic", metavar="TOPIC", help="What it reads; by default the topic of its name.")
+@click.option("--async", "is_async", is_flag=True, help="A coroutine.")
+@click.option("--batch", "is_batch", is_flag=True, help="A function of a list of records.")
+def handler_command(*, name: str, topic: str | None, is_async: bool, is_batch: bool) -> int:
+    """Add the handler NAME, its worker and its test.
+
+    The handler goes to the end of the module that pytest's configuration names
+    (window_consumer_app), its worker to the end of `workers`; comments stay.
+    """
+    if is_async and is_batch:
+        raise UsageError("choose --async or --batch")
+    form = (
+        HandlerForm.COROUTINE if is_async else HandlerForm.BATCH if is_batch else HandlerForm.RECORD
+    )
+    topic = topic or name
+    try:
+        written = add_handler(Path(), name, topic, form)
+    except OSError as error:
+        raise UsageError(f"cannot add the handler: {error}") from error
+    for path in written:
+        click.echo(f"wrote {path}")
+    click.echo(f"\nThe topic {topic} must exist before the worker starts.")
     return OK

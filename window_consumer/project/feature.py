@@ -10,9 +10,12 @@ from window_consumer.plan.feature import Feature
 
 
 class ProjectFeature(Feature):
-    """New projects."""
+    """New projects, and what is added to them."""
 
     name = "project"
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"init": "window_consumer.project.cli:init_command"}
+        {
+            "init": "window_consumer.project.cli:init_command",
+            "new": "window_consumer.project.cli:new_group",
+        }
     )

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
 from window_consumer.model.errors import UsageError
-
-_SUFFIX: Final = ".template"
-"""Keeps tools for Python from taking the files for parts of this package."""
-
-_NAME: Final = "{{name}}"
+from window_consumer.project.templates import filled
 
 _MOST_NAMED: Final = 5
 _LONGEST_NAME: Final = 100
@@ -44,26 +37,12 @@ def create_project(directory: Path) -> list[str]:
     """
     name = project_name(directory)
     _refuse_used(directory)
-    texts = project_files(name)
+    texts = filled("files", {"name": name})
     for path, text in texts.items():
         file = directory / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
     return list(texts)
-
-
-def project_files(name: str) -> Mapping[str, str]:
-    """Return the text of each file of a project by its path, sorted."""
-    found = dict(_templates(resources.files(__package__) / "files"))
-    return {path: found[path].replace(_NAME, name) for path in sorted(found)}
-
-
-def _templates(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _templates(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(_SUFFIX):
-            yield prefix + entry.name.removesuffix(_SUFFIX), entry.read_text("utf-8")
 
 
 def _refuse_used(directory: Path) -> None:
