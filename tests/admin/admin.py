@@ -18,7 +18,11 @@ from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.server import serving
 from window_consumer.config.sections.listening import TlsConfig
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import Intervention, InterventionResult
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    InterventionResult,
+    PauseRequest,
+)
 from window_consumer.plan.feature import Pages
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
@@ -52,8 +56,10 @@ class MadeUpBoard:
         self.asked.append(f"value {at.partition} {at.offset}")
         return self.record_value
 
-    def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
-        self.asked.append(f"{at.worker} {at.partition} {halted}")
+    def halt(self, at: BoardAddress, request: PauseRequest, *, halted: bool) -> bool | None:
+        self.asked.append(
+            " ".join(filter(None, [f"{at.worker} {at.partition} {halted}", str(request)]))
+        )
         is_late = self.asked.count(self.asked[-1]) <= self.late
         return None if is_late else at.worker == "charge"
 

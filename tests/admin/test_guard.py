@@ -192,6 +192,14 @@ def test_who_pauses_is_written_down(
     assert (address, (worker, *rest)) == ("127.0.0.1", said)
 
 
+@pytest.mark.parametrize("reason", ["a" * 201, "%0A", "%1B[2J"])
+def test_a_reason_that_nobody_could_show_is_refused(reason: str) -> None:
+    board = MadeUpBoard()
+    with asking(board) as ask:
+        refused = ask(f"/api/workers/charge/pause?reason={reason}", "POST")
+    assert (refused.status, refused.json["error"][:7], board.asked) == (400, "reason:", [])
+
+
 @pytest.mark.parametrize(
     ("path", "answer", "status", "result"),
     [

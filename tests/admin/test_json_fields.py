@@ -31,6 +31,7 @@ from window_consumer.engine.windows_snapshot import (
     LoopSnapshot,
     ParkedKey,
     ParkedKeys,
+    PauseSnapshot,
     WindowsSnapshot,
 )
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -85,6 +86,7 @@ def everything() -> WindowsSnapshot:
         counters=did,
         limit=LimitSnapshot(3, 4, "faster"),
         changes_s=(1.5,),
+        pause=PauseSnapshot("ops", "bank is down", 1.5),
         loop=LoopSnapshot(1.5, 0.5),
         cannot_write="no broker",
         parked=ParkedKeys(1, 2, (ParkedKey(TopicPartition("orders", 0), 7, "anna"),)),

@@ -175,9 +175,11 @@ def test_a_person_looks_into_a_cell_and_pauses_what_hangs(
     embedded.produce("orders", b"two", partition=0)
     embedded.produce("orders", b"three", partition=1)
     command.wait_for("charged three")
-    assert ask("/api/workers/charge/pause", "POST").status == 200
+    assert ask("/api/workers/charge/pause?reason=bank&user=mallory", "POST").status == 200
     (worker,) = workers_of(ask, "/api/frame")
     seen = worker["snapshot"]
+    assert (seen["pause"]["user"], seen["pause"]["reason"]) == ("", "bank")
+    command.wait_for_event(LogEvent.READING_PAUSED, reason="bank")
     assert (seen["halted"], [each["halted"] for each in seen["partitions"]]) == (True, [True, True])
     assert ask("/api/workers/charge/resume", "POST").status == 200
     assert "charged two" not in command.said
@@ -203,8 +205,10 @@ def test_copies_are_shown_and_paused_at_one_address(
 
     assert ask("/api/workers/charge/pause?process=2", "POST").status == 200
     assert halted(ask) == [False, True]
-    assert ask("/api/workers/charge/pause", "POST").status == 200
+    assert ask("/api/workers/charge/pause?reason=bank", "POST").status == 200
     assert halted(ask) == [True, True]
+    paused = [each["snapshot"]["pause"] for each in workers_of(ask, "/api/frame", count=2)]
+    assert [each["reason"] for each in paused] == ["bank", "bank"]
     assert ask("/api/workers/charge/partitions/orders/0/pause", "POST").status == 200
     assert ask("/api/workers/charge/partitions/orders/7/pause", "POST").status == 404
     assert ask("/api/workers/charge/pause?process=3", "POST").status == 404

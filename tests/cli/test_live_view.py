@@ -26,6 +26,7 @@ from window_consumer.engine.windows_snapshot import (
     ParkedKey,
     ParkedKeys,
     PartitionSnapshot,
+    PauseSnapshot,
     WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
@@ -118,6 +119,10 @@ def test_what_a_person_has_paused_is_reported() -> None:
     text = drawn(shown(seen))
     assert "1 by hand" in text
     assert "paused manually; 3 processed" in text
+    pause = PauseSnapshot("ops", "bank\x1b[2J", 90.0)
+    text = drawn(shown(attrs.evolve(seen, pause=pause)))
+    assert " by ops " in text
+    assert "\x1b" not in text
 
 
 def test_a_cell_that_hovers_and_the_call_that_holds_it_are_to_be_seen(golden: Golden) -> None:

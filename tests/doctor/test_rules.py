@@ -33,6 +33,7 @@ from window_consumer.engine.windows_snapshot import (
     ParkedKey,
     ParkedKeys,
     PartitionSnapshot,
+    PauseSnapshot,
 )
 from window_consumer.plan.diagnosis import LikelyCause
 from window_consumer.runtime.figures.worker_snapshot import FailingRecord
@@ -392,6 +393,9 @@ def test_what_a_person_has_paused_waits_for_a_person() -> None:
     cause = the_cause(evidence(lambda _: {"partitions": both}), "halted")
     assert figures(cause, "partitions", "lag") == [2, 70]
     assert "orders[0]" not in cause.sentence
+    pause = PauseSnapshot("ops", "bank", 90.0)
+    cause = the_cause(evidence(lambda _: {"partitions": both, "pause": pause}), "halted")
+    assert pause.words("90 s") in cause.sentence
 
 
 def test_a_pause_without_lag_is_nobodys_trouble() -> None:

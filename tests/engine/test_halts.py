@@ -7,7 +7,10 @@ import pytest
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, OTHERS, notes, spent_after
 from window_consumer.engine.decisions import Assigned
+from window_consumer.engine.guards.interventions import PauseRequest
 from window_consumer.engine.scheduling.batching import BatchRules
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import PauseSnapshot
 
 
 def halt(driven: Driven, name: object = None, *, halted: bool = True) -> bool:
@@ -43,6 +46,18 @@ def test_what_runs_may_finish_and_is_committed_while_the_rest_is_taken_back() ->
     driven.tick()
     driven.finish_all()
     assert driven.committable == 6
+
+
+def test_who_paused_the_worker_since_when_and_why_is_shown_until_it_is_resumed() -> None:
+    driven = Driven()
+    for user in ("ops", "anna"):
+        driven.engine.on_halted(None, driven.now, PauseRequest(user, "bank"), halted=True)
+        driven.tick(2.0)
+    seen = take_snapshot(driven.engine, driven.now, 0.0).pause
+    assert seen == PauseSnapshot("anna", "bank", 4.0)
+    halt(driven, ORDERS)
+    halt(driven, halted=False)
+    assert take_snapshot(driven.engine, driven.now, 0.0).pause is None
 
 
 def test_one_partition_is_paused_and_the_others_go_on() -> None:

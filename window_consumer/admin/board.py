@@ -21,7 +21,11 @@ from window_consumer.admin.record_view import RecordView
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import Failing
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import Intervention, InterventionResult
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    InterventionResult,
+    PauseRequest,
+)
 from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.figures.inspection import ShownFailures
@@ -63,7 +67,7 @@ class Board(Protocol):
     def value(self, at: CellPlace) -> dict[str, Any] | None:
         """Return the value of one record, None if it is not held; see ``RecordView``."""
 
-    def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
+    def halt(self, at: BoardAddress, request: PauseRequest, *, halted: bool) -> bool | None:
         """Pause or resume a worker or a partition; return False if it is unknown.
 
         None if it did not answer in time.
@@ -175,10 +179,12 @@ class WorkersBoard:
         held = worker.inspect.message(at.partition, offset, ANSWER_S)
         return None if held is None else self._shown.value(*held)
 
-    def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
+    def halt(self, at: BoardAddress, request: PauseRequest, *, halted: bool) -> bool | None:
         """Pause or resume a worker or a partition."""
         worker = self._worker(at.worker)
-        return False if worker is None else worker.interventions.halt(at.partition, halted=halted)
+        if worker is None:
+            return False
+        return worker.interventions.halt(at.partition, request, halted=halted)
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
         """Release what a worker's breaker holds, or declare an outage, and return the result."""

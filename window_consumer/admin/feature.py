@@ -56,7 +56,8 @@ class AdminFeature(Feature):
             "doctor": "window_consumer.admin.commands.doctor:doctor_command",
             "skip": "window_consumer.admin.commands.intervene:skip_command",
             "dead-letter": "window_consumer.admin.commands.intervene:dead_letter_command",
-            "resume": "window_consumer.admin.commands.resume:resume_command",
+            "pause": "window_consumer.admin.commands.pause:pause_command",
+            "resume": "window_consumer.admin.commands.pause:resume_command",
             "breaker": "window_consumer.admin.commands.breaker:breaker_command",
         }
     )

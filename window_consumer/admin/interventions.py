@@ -18,6 +18,9 @@ DEADLINE_S: Final = 5.0
 _AGAIN_S: Final = 0.1
 _PASSING: Final = frozenset({InterventionResult.RUNNING, InterventionResult.IN_FLIGHT})
 
+LONGEST_REASON: Final = 200
+NO_REASON: Final = f"one line of {LONGEST_REASON} characters at most, without control characters"
+
 DONE: Final = frozenset({InterventionResult.SKIPPED, InterventionResult.DEAD_LETTERED})
 
 STATUS: Final[Mapping[InterventionResult, HTTPStatus]] = {
@@ -55,6 +58,11 @@ BREAKER_WORDS: Final[Mapping[BreakerAnswer, str]] = {
     BreakerAnswer.SWITCHED_OFF: "its circuit breaker is switched off (breaker.enabled)",
     BreakerAnswer.NO_SUCH_WORKER: "there is no such worker here",
 }
+
+
+def is_reason(text: str) -> bool:
+    """Return whether a text is fit to be shown as the reason of a pause; see ``NO_REASON``."""
+    return len(text) <= LONGEST_REASON and text.isprintable()
 
 
 def intervene(

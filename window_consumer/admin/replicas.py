@@ -15,7 +15,11 @@ from attrs import define, field
 from window_consumer.admin.board import ANSWER_S, BoardAddress, CellPlace, now_ms
 from window_consumer.admin.interventions import DEADLINE_S
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import Intervention, InterventionResult
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    InterventionResult,
+    PauseRequest,
+)
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.replica import HttpAnswer, ask
 
@@ -67,9 +71,10 @@ class ReplicasBoard:
         answers = self._ask(numbers, path, method, 2 * ANSWER_S).values()
         return next((each for each in map(_json_of, answers) if each is not None), None)
 
-    def halt(self, at: BoardAddress, *, halted: bool) -> bool | None:
+    def halt(self, at: BoardAddress, request: PauseRequest, *, halted: bool) -> bool | None:
         """Pause or resume a worker or a partition of one replica, or of all that have it."""
-        return self._of_all(at, "pause" if halted else "resume")
+        query = urlencode({"user": request.user, "reason": request.reason})
+        return self._of_all(at, f"{'pause' if halted else 'resume'}?{query}")
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
         """Decide about the breaker of a worker in one replica, or in all; any that obeys will do.

@@ -17,6 +17,7 @@ from window_consumer.admin.answers import (
     ReadingRoute,
     error,
     principal_fields,
+    principal_of,
     who_asks,
 )
 from window_consumer.admin.board import (
@@ -27,9 +28,20 @@ from window_consumer.admin.board import (
     partition_named,
 )
 from window_consumer.admin.feed import MOST_PAGES, Feed
-from window_consumer.admin.interventions import BREAKER_WORDS, DONE, STATUS, WORDS
+from window_consumer.admin.interventions import (
+    BREAKER_WORDS,
+    DONE,
+    NO_REASON,
+    STATUS,
+    WORDS,
+    is_reason,
+)
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import Intervention, InterventionResult
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    InterventionResult,
+    PauseRequest,
+)
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.feature import PageLink
 from window_consumer.runtime.log import own_logger
@@ -170,8 +182,11 @@ class WindowPages:
             if partition is None:
                 return error(HTTPStatus.NOT_FOUND, "a partition is a whole number")
         at = BoardAddress(given["worker"], partition, process)
-        done = await _elsewhere(lambda: self._board.halt(at, halted=what == "pause"))
-        _log_halt(request, at, what, done=done)
+        wanted = _pause_request(request)
+        if not is_reason(wanted.reason):
+            return error(HTTPStatus.BAD_REQUEST, f"reason: {NO_REASON}")
+        done = await _elsewhere(lambda: self._board.halt(at, wanted, halted=what == "pause"))
+        _log_halt(request, at, what, wanted.reason, done=done)
         if done is None:
             return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
         if not done:
@@ -207,7 +222,16 @@ def _cell_fields(event: LogEvent, request: Request, at: CellPlace) -> dict[str, 
     }
 
 
-def _log_halt(request: Request, at: BoardAddress, what: str, *, done: bool | None) -> None:
+def _pause_request(request: Request) -> PauseRequest:
+    user = principal_of(request).name
+    if not who_asks(request):  # a replica, whose parent knows it
+        user = request.query_params.get("user", "")
+    return PauseRequest(user, request.query_params.get("reason", ""))
+
+
+def _log_halt(
+    request: Request, at: BoardAddress, what: str, reason: str, *, done: bool | None
+) -> None:
     """Log who requested what, like ``_log_intervention``."""
     if who_asks(request):
         _log.warning(
@@ -217,7 +241,11 @@ def _log_halt(request: Request, at: BoardAddress, what: str, *, done: bool | Non
             what,
             "the worker" if at.partition is None else at.partition,
             _NO_ANSWER if done is None else "done" if done else "not here",
-            extra={"event": LogEvent.ADMIN_PAUSE_REQUESTED, **principal_fields(request)},
+            extra={
+                "event": LogEvent.ADMIN_PAUSE_REQUESTED,
+                **principal_fields(request),
+                "reason": reason,
+            },
         )
 
 

@@ -57,9 +57,11 @@ from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.guards.crash_history import CrashHistory
 from window_consumer.engine.guards.crash_suspects import CrashSuspects
 from window_consumer.engine.guards.interventions import (
+    UNNAMED,
     Intervention,
     InterventionResult,
     Interventions,
+    PauseRequest,
 )
 from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.engine.guards.pauses import Pauses
@@ -608,13 +610,20 @@ class Engine:
                 self.completion.take_back(slice_, now)
         return suspects
 
-    def on_halted(self, name: TopicPartition | None, now: float, *, halted: bool) -> bool:
+    def on_halted(
+        self,
+        name: TopicPartition | None,
+        now: float,
+        request: PauseRequest = UNNAMED,
+        *,
+        halted: bool,
+    ) -> bool:
         """Pause or resume a partition, or the whole worker for None; see ``pauses``.
 
         Return False for a partition that is not ours.
         """
         self._advance_rates(now)
-        return self.pauses.halt(name, now, halted=halted)
+        return self.pauses.halt(name, now, request, halted=halted)
 
     def on_intervention(
         self, name: TopicPartition, offset: int, wanted: Intervention, now: float

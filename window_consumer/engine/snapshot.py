@@ -8,6 +8,7 @@ from math import isfinite
 
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
+from window_consumer.engine.guards.interventions import PauseRequest
 from window_consumer.engine.lag import lag_of
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
@@ -22,6 +23,7 @@ from window_consumer.engine.windows_snapshot import (
     CellState,
     LimitSnapshot,
     PartitionSnapshot,
+    PauseSnapshot,
     WindowsSnapshot,
     key_text,
 )
@@ -60,6 +62,7 @@ def take_snapshot(
         limit=_limit(engine.adaptive_concurrency),
         changes_s=tuple(now - each for each in engine.changes),
         halted=engine.pauses.worker,
+        pause=_pause(engine.pauses.by_user, now),
         findings=(*engine.pauses.findings(), *engine.turns.findings(now)),
         parked=engine.turns.parked(now),
         shares=None if engine.shares is None else snapshot_of(engine.shares, now),
@@ -82,6 +85,12 @@ def _limit(limiter: AdaptiveConcurrency | None) -> LimitSnapshot | None:
     if limiter is None:
         return None
     return LimitSnapshot(limiter.limit, limiter.base, limiter.why)
+
+
+def _pause(request: PauseRequest | None, now: float) -> PauseSnapshot | None:
+    if request is None:
+        return None
+    return PauseSnapshot(request.user, request.reason, max(0.0, now - request.since))
 
 
 def _breaker(breaker: CircuitBreaker, now: float) -> BreakerSnapshot:

@@ -176,6 +176,23 @@ class LimitSnapshot:
 
 
 @frozen
+class PauseSnapshot:
+    """A pause of the worker that a user began."""
+
+    user: str = ""
+    """The name of the user's token; empty if none was needed."""
+    reason: str = ""
+    seconds: float = 0.0
+    """How long it has lasted."""
+
+    def words(self, lasted: str) -> str:
+        """Return who, how long and why, to follow the word for what is paused."""
+        user = f" by {self.user}" if self.user else ""
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{user} for {lasted}{reason}"
+
+
+@frozen
 class LoopSnapshot:
     """The event loop of a worker's coroutines; total seconds so far."""
 
@@ -242,6 +259,8 @@ class WindowsSnapshot:
     """Seconds since the last changes of the assignment, earliest change first."""
     halted: bool = False
     """A user has paused the worker, or a rule, whose finding then says so."""
+    pause: PauseSnapshot | None = None
+    """The user's pause; None while no user has paused the worker."""
     findings: tuple[RuleFinding, ...] = ()
     """What rules have found and nobody has accepted."""
     loop: LoopSnapshot | None = None

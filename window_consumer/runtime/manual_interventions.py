@@ -6,7 +6,11 @@ from attrs import frozen
 
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import Intervention, InterventionResult
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    InterventionResult,
+    PauseRequest,
+)
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
 from window_consumer.model.record import TopicPartition
@@ -27,22 +31,26 @@ class ManualInterventions:
     _mailbox: WorkerMailbox
     _log: WorkerLog
 
-    def halt(self, name: TopicPartition | None, *, halted: bool) -> bool | None:
+    def halt(
+        self, name: TopicPartition | None, request: PauseRequest, *, halted: bool
+    ) -> bool | None:
         """Pause or resume a partition, or the whole worker for None, see ``Engine.on_halted``.
 
         Return False for a partition that the worker does not own.
         """
 
         def do(engine: Engine, clock: Clock) -> bool:
-            is_ours = engine.on_halted(name, clock.now(), halted=halted)
+            is_ours = engine.on_halted(name, clock.now(), request, halted=halted)
             if is_ours:
                 what = "the worker" if name is None else str(name)
                 how = "paused: nothing new starts" if halted else "resumed"
                 self._log.info(
                     LogEvent.READING_PAUSED if halted else LogEvent.READING_RESUMED,
-                    f"{what} is {how}, by hand",
+                    f"{what} is {how}, by hand" + (f" ({said})" if (said := str(request)) else ""),
                     topic=None if name is None else name.topic,
                     partition=None if name is None else name.partition,
+                    user=request.user,
+                    reason=request.reason,
                     offset=None,  # else RecordContext takes it for a line without a place
                 )
             return is_ours

@@ -212,7 +212,10 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     state = f"{worker.state}; " if worker.state else ""
     state += "".join(f"{each.text}; " for each in snapshot.findings)
     by_rule = any(each.pauses for each in snapshot.findings)
-    state += f"paused {'for that' if by_rule else 'manually'}; " if snapshot.halted else ""
+    if snapshot.halted:
+        pause = snapshot.pause
+        who = "" if pause is None else pause.words(duration(pause.seconds))
+        state += f"paused {'for that' if by_rule else f'manually{who}'}; "
     beside = "".join(
         f", {number} {row.words}"
         for row in OUTCOMES

@@ -33,6 +33,11 @@ function decisionOf(worker) {
   return breaker.state === "open" ? `. If these records are bad in themselves, say so: ${command} --release` : "";
 }
 
+function byWhom(pause) {
+  if (!pause) return "";
+  return `${pause.user ? ` by ${pause.user}` : ""} for ${duration(pause.seconds)}${pause.reason ? ` (${pause.reason})` : ""}`;
+}
+
 export function troublesOf(worker) {
   const windows = worker.snapshot;
   if (!windows) {
@@ -45,7 +50,7 @@ export function troublesOf(worker) {
     const then = each.pauses ? "the worker is paused and nothing leaves: roll back, or accept it with “Resume worker” or" : "to accept it:";
     found.push({ bad: true, what: each.pauses ? "Paused" : "Alert", text: each.ends_itself ? each.text : `${each.text}; ${then} ${accept}` });
   }
-  if (windows.halted && !findings.some((each) => each.pauses)) found.push({ what: "Paused", text: "this worker is paused manually; no new calls start" });
+  if (windows.halted && !findings.some((each) => each.pauses)) found.push({ what: "Paused", text: `this worker is paused manually${byWhom(windows.pause)}; no new calls start` });
   else if (!windows.halted && worker.phase === "running" && worker.catching_up != null) found.push({ what: "Not ready", text: `catching up: ${worker.catching_up} records are left of those that were there when it began` });
   else if (!windows.halted && !worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it has not joined its group, or is leaving it` });
   const { breaker } = windows;

@@ -1,4 +1,4 @@
-"""Interventions: a user skips or dead-letters one record.
+"""Interventions: a user skips or dead-letters one record, or requests a pause, see ``pauses``.
 
 Only a failed record that waits can be taken: for its next call, for a copy that the broker refuses,
 or for the breaker. A record whose call is running cannot, because not every pool can end that call,
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
+
+from attrs import frozen
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.completion import Completion
@@ -46,6 +49,24 @@ class InterventionResult(StrEnum):
     IN_FLIGHT = "in-flight"
     """A copy or results of it wait for the broker's ack."""
     NO_DEAD_LETTERS = "no-dead-letters"
+
+
+@frozen
+class PauseRequest:
+    """Who wants a pause, or its end, and why."""
+
+    user: str = ""
+    """The name of the user's token; empty if none is needed."""
+    reason: str = ""
+    since: float = 0.0
+    """When the pause began, on the Engine's clock."""
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, [self.user and f"by {self.user}", self.reason]))
+
+
+UNNAMED: Final = PauseRequest()
+"""A request without a name and a reason."""
 
 
 class Interventions:

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from attrs import evolve
+
+from window_consumer.engine.guards.interventions import PauseRequest
 from window_consumer.engine.guards.pause_rule import PauseRule, RuleFinding
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
@@ -39,27 +42,31 @@ class Pauses:
         self._completion = completion
         self._outcomes = outcomes
         self.rules: list[PauseRule] = []
-        self._by_user = False
-        """A user has paused the worker, including future assignments."""
+        self.by_user: PauseRequest | None = None
+        """The pause of the worker by a user, which holds for future assignments, too."""
         self._alone: set[TopicPartition] = set()
         """Partitions that are paused individually."""
 
     @property
     def worker(self) -> bool:
         """The whole worker is paused, by a user or by a rule."""
-        return self._by_user or self._retry_queue.keeps
+        return self.by_user is not None or self._retry_queue.keeps
 
     def findings(self) -> Sequence[RuleFinding]:
         """Return what rules have found and nobody has accepted."""
         return [finding for rule in self.rules for finding in rule.findings()]
 
-    def halt(self, name: TopicPartition | None, now: float, *, halted: bool) -> bool:
+    def halt(
+        self, name: TopicPartition | None, now: float, request: PauseRequest, *, halted: bool
+    ) -> bool:
         """Pause or resume a partition, or the worker for None; False for a partition of others.
 
-        Who resumes the worker accepts what its rules have found.
+        Who resumes the worker accepts what its rules have found. Who pauses it again replaces user
+        and reason.
         """
         if name is None:
-            self._by_user = halted
+            since = now if self.by_user is None else self.by_user.since
+            self.by_user = evolve(request, since=since) if halted else None
             for rule in () if halted else self.rules:
                 rule.accept()
         elif name not in self._partitions:

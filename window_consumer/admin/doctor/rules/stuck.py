@@ -127,11 +127,13 @@ def halted(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     lag = sum(each.unfinished or 0 for each in paused)
     if not lag:
         return
+    pause = seen.now.pause
+    who = "" if pause is None else pause.words(duration(pause.seconds))
     which = "the worker" if len(paused) == len(seen.now.partitions) else _listed(paused)
     yield LikelyCause(
         CauseKind.HALTED,
         seen.worker,
-        f"paused manually: {which}; {lag} records wait until it is resumed",
+        f"paused manually: {which}{who}; {lag} records wait until it is resumed",
         {"partitions": len(paused), "lag": lag},
         paused[0].name if len(paused) == 1 else None,
         weight=98,
