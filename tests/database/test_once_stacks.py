@@ -71,7 +71,7 @@ def test_a_call_that_hangs_begins_with_the_handler(shop_in_postgres: OnceShop, k
     go_on = threading.Event()
     shop.behave = lambda _: go_on.wait()
     shop.fill("a")
-    stall = {"after": "1s"}
+    stall = {"after": "3s"}  # the id is inserted by then, on a slow day, too
     try:
         with shop.start(shop.once(), kind=kind, stall=stall, **ONE_ATTEMPT) as running:
             wait_until(lambda: shop.calls)
