@@ -70,7 +70,7 @@ def post_all(bootstrap: str, topic: str, url: str, workload: Workload) -> Any:
     running = app.start_plan(plan, start_timeout=framework.START_S)
     counters = running.counters[framework.WORKER]
     while not counters.processed and not running.wait(_TICK_S):
-        """The start is no request."""
+        """Requests count from the first answer on, without the start."""
     used = usage.cpu_s()
     stretch = framework.watch(running, workload.topic.records)
     used = usage.cpu_s() - used

@@ -32,7 +32,7 @@ def project_name(directory: Path) -> str:
 def create_project(directory: Path) -> list[str]:
     """Write the files of a new project; return their paths in it, sorted.
 
-    Raises UsageError, before anything is written, if the directory is not empty, is no directory
+    Raises UsageError, before anything is written, if the directory is not empty, is not a directory
     or has no usable name.
     """
     name = project_name(directory)
@@ -49,7 +49,7 @@ def _refuse_used(directory: Path) -> None:
     if not directory.exists() and not directory.is_symlink():
         return
     if not directory.is_dir():
-        raise UsageError(f"{directory} is no directory; nothing was written")
+        raise UsageError(f"{directory} is not a directory; nothing was written")
     found = sorted(each.name for each in directory.iterdir())
     if found:
         more = len(found) - _MOST_NAMED

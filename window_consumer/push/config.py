@@ -35,7 +35,7 @@ def _url(text: str) -> SplitResult | str:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        return f"is no URL ({error})"
+        return f"is not a URL ({error})"
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         return "does not begin with http:// or https:// and a host"
     if "@" in parts.netloc:
@@ -97,7 +97,7 @@ def _headers_kind() -> ValueKind:
 def _wrong_header(name: object, value: object) -> str | None:
     """Return what is wrong with a header, without its value."""
     if not isinstance(name, str) or not TOKEN.fullmatch(name):
-        return "is no name of a header"
+        return "is not the name of a header"
     if OURS.match(name):
         return "is a header that the worker sets itself: choose another name"
     if not isinstance(value, str):

@@ -66,7 +66,7 @@ class RequestMaker:
 
 
 def _element(record: Record) -> dict[str, Any]:
-    """Return a record as JSON: what is no UTF-8 in base64, under a name of its own."""
+    """Return a record as JSON: what is not UTF-8 in base64, under a name of its own."""
     origin = record.origin
     found: dict[str, Any] = {
         "id": id_of(record),

@@ -51,7 +51,7 @@ class ResultReader:
         if found is None:
             return []
         if not isinstance(found, list):
-            raise self._invalid("produce is no list")
+            raise self._invalid("produce is not a list")
         return [self._record(each) for each in found]
 
     def failed(self, body: Mapping[str, Any], records: int) -> dict[int, BaseException]:
@@ -60,7 +60,7 @@ class ResultReader:
         if found is None:
             return {}
         if not isinstance(found, list):
-            raise self._invalid("failed is no list")
+            raise self._invalid("failed is not a list")
         failures: dict[int, BaseException] = {}
         for each in found:
             failure: Any = each if isinstance(each, dict) else {"index": each}
@@ -86,7 +86,7 @@ class ResultReader:
         try:
             body = json.loads(answer.body)
         except (ValueError, RecursionError):
-            raise self._invalid("it is no JSON, and says that it is") from None
+            raise self._invalid("it says that it is JSON, and is not") from None
         return body if isinstance(body, dict) else {}
 
     def _record(self, given: Any) -> Produce:
@@ -98,7 +98,7 @@ class ResultReader:
             raise self._invalid(f"it names the topic {shown}, which http.may_produce does not list")
         headers = given.get("headers") or {}
         if not isinstance(headers, dict):
-            raise self._invalid("headers of a record to produce are no object")
+            raise self._invalid("headers of a record to produce are not an object")
         try:
             return Produce(
                 topic,

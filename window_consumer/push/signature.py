@@ -50,7 +50,7 @@ def wrong_secrets(section: SignConfig, given: Collection[str]) -> Iterator[Probl
     for name in ("secret", "previous_secret"):
         secret = getattr(section, name)
         if secret is not None and key_in(secret) is None:
-            yield Problem((name,), f"is no secret of Standard Webhooks: {_HOW}")
+            yield Problem((name,), f"is not a secret of Standard Webhooks: {_HOW}")
     if "previous_secret" in given and section.secret is None:
         yield Problem(("secret",), f"is missing: {_HOW}")
 

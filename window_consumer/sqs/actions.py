@@ -71,7 +71,7 @@ class QueueActions:
         if action is None:
             if name in REFUSED:
                 raise SqsError(SqsErrorKind.UNSUPPORTED, f"{name}: {REFUSED[name]}")
-            raise SqsError(SqsErrorKind.UNKNOWN_CALL, f"{shown(name)} is no call of SQS")
+            raise SqsError(SqsErrorKind.UNKNOWN_CALL, f"{shown(name)} is not a call of SQS")
         return await action(call, base_url)
 
     # ---- queues

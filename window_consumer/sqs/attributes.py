@@ -16,10 +16,10 @@ from window_consumer.model.headers import PREFIX
 from window_consumer.sqs.errors import SqsError, SqsErrorKind, shown
 
 TYPES_HEADER: Final = "sqs-attribute-types"
-"""A header with the types of the attributes that are no plain String, as a JSON object."""
+"""A header with the types of the attributes other than String, as a JSON object."""
 
 ENCODING: Final = "wc-encoding"
-"""The attribute that says how a body carries a value that is no text."""
+"""The attribute that says how a body carries a value that is not text."""
 
 MOST_ATTRIBUTES: Final = 10
 
@@ -81,11 +81,11 @@ def read_attributes(given: Mapping[str, Any]) -> Sequence[MessageAttribute]:
 def _read(name: str, given: Any) -> MessageAttribute:
     if _NAME.fullmatch(name) is None:
         raise _refused(
-            f"{shown(name)} is no name of a message attribute: up to 256 letters, digits, and _ - ."
-            " (not at an end, nor two in a row), without AWS. or Amazon. in front"
+            f"{shown(name)} is not the name of a message attribute: up to 256 letters, digits,"
+            " and _ - . (not at an end, nor two in a row), without AWS. or Amazon. in front"
         )
     if not isinstance(given, Mapping):
-        raise _refused(f"the message attribute {name} is no object with DataType")
+        raise _refused(f"the message attribute {name} is not an object with DataType")
     data_type = given.get("DataType")
     if not isinstance(data_type, str) or _TYPE.fullmatch(data_type) is None:
         raise _refused(
@@ -101,7 +101,7 @@ def _read(name: str, given: Any) -> MessageAttribute:
     if not is_text(value):
         raise _refused(f"the message attribute {name} has characters that are not allowed")
     if data_type.startswith("Number") and _NUMBER.fullmatch(value) is None:
-        raise _refused(f"the message attribute {name} is no number: {shown(value)}")
+        raise _refused(f"the message attribute {name} is not a number: {shown(value)}")
     return MessageAttribute(name, data_type, value.encode())
 
 
@@ -135,7 +135,7 @@ def headers_of(attributes: Iterable[MessageAttribute]) -> list[tuple[str, bytes]
 def attributes_of(headers: Sequence[tuple[str, bytes]]) -> Sequence[MessageAttribute]:
     """Return a record's headers as attributes; of headers with one name the last counts.
 
-    The type is the one that was sent with it, else String, or Binary for what is no text.
+    The type is the one that was sent with it, else String, or Binary for what is not text.
     """
     named = dict(headers)
     types = _types_in(named.pop(TYPES_HEADER, b"")) if TYPES_HEADER in named else {}

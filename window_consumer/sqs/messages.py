@@ -1,6 +1,6 @@
 """Messages as clients send and receive them: bodies, attributes, and records of Kafka behind them.
 
-A value that is no text of SQS travels in base64, and the attribute ``wc-encoding`` says so.
+A value that is not text for SQS travels in base64, and the attribute ``wc-encoding`` says so.
 """
 
 from __future__ import annotations
