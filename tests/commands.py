@@ -20,7 +20,7 @@ from tests import fork_server
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 """Far more than anything takes here: a busy machine shall not break a test."""
 
 
@@ -213,10 +213,10 @@ class Commands:
         environment = {**os.environ, **(env or {})}
         return self._follow(fork_server.start(arguments, self.directory, environment, typed=typed))
 
-    def script(self, source: str) -> Ended:
+    def script(self, source: str, *, timeout_s: float = DEADLINE_S) -> Ended:
         """Run a program that embeds the framework."""
         (self.directory / "script.py").write_text(source)
-        return self._start("script.py").wait()
+        return self._start("script.py").wait(timeout_s)
 
     def _start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Command:
         process = subprocess.Popen(

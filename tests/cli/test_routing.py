@@ -85,7 +85,8 @@ def test_each_record_goes_to_its_handler_and_the_others_to_the_dead_letters(
     assert "refunded two" in ended.out
     assert "around four" not in ended.out, "middleware surrounds calls, and there was none"
     (unroutable, *_) = ended.lines_of(LogEvent.CALL_FAILED, handler="paid,refunded")
-    assert (unroutable["topic"], unroutable["key"]) == ("orders", "staff")
+    assert unroutable["topic"] == "orders"
+    assert unroutable["key"] in {"staff", "a"}, "records of two keys may run in either order"
     found = [
         (each["wc-reason"], each["wc-handler"], each["wc-attempts"])
         for each in headers_in(embedded, "shop.orders.dlq")

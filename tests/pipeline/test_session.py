@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.commands import Commands
+from tests.pipeline.gates import DEADLINE_S
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.session import SHORT, settings
 from window_consumer.spark.wire import session_for
@@ -74,7 +75,7 @@ spark.stop()
 @pytest.mark.usefixtures("connectors")
 def test_a_session_says_what_matters_and_no_more(commands: Commands) -> None:
     """The line that is left is Java's, which asks nobody."""
-    ended = commands.script(WARNED)
+    ended = commands.script(WARNED, timeout_s=DEADLINE_S)
     assert ended.out == "3\n", ended.said
     said = [line for line in ended.err.splitlines() if "incubator" not in line]
     assert [line.endswith("WARN shop: look") for line in said] == [True]

@@ -11,6 +11,7 @@ import pytest
 from attrs import evolve
 
 from tests.conftest import MakeTopic
+from tests.pipeline.gates import DEADLINE_S
 from tests.pipeline.streams import batch, configured, counted, write
 from window_consumer.spark.commands.runner import runner_of
 from window_consumer.spark.wire import load_pipeline
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from window_consumer.spark.checkpoints import Place
-
-DEADLINE_S = 60.0
 
 
 def test_a_tick_takes_all_there_is_and_tells_it_in_a_line(
