@@ -1,1 +1,1 @@
-"""Other consumers on the same topics: ``python -m benchmarks peers``, see docs/benchmarks.md."""
+"""Other consumers on the same topics: ``python -m benchmarks peers``, see docs/lab/peers.md."""

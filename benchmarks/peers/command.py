@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from benchmarks.topics import Topics
 from window_consumer.config.problems import did_you_mean
 
 RESULTS = Path(__file__).parent / "results.json"
-PAGE = CHECKOUT / "docs" / "benchmarks.md"
+PAGE = CHECKOUT / "docs" / "lab" / "peers.md"
 CHART = CHECKOUT / "docs" / "images" / "peers.svg"
 
 _Kind = TypeVar("_Kind")
@@ -64,7 +65,7 @@ def peers_command(
 ) -> int:
     """Compare with other consumers, each in an environment of its own; takes some 20 minutes.
 
-    Writes the table in docs/benchmarks.md and the chart in docs/images. NAMEs may also be
+    Writes the tables in docs/lab/peers.md and the chart in docs/images. NAMEs may also be
     separated by commas. What cannot be installed is named with the reason.
     """
     if listed:
@@ -108,9 +109,9 @@ def _measure(
 def _write(found: Comparison, results: Path) -> None:
     """Write table and chart: into docs, or next to results that are kept elsewhere."""
     if results.resolve() == RESULTS:
-        place = CHART.relative_to(PAGE.parent)
+        place = os.path.relpath(CHART, PAGE.parent)
         PAGE.write_text(
-            table.put_into(PAGE.read_text("utf-8"), table.section(found, str(place))), "utf-8"
+            table.put_into(PAGE.read_text("utf-8"), table.section(found, place)), "utf-8"
         )
         CHART.write_text(chart.draw(found), "utf-8")
         return

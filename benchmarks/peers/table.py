@@ -1,11 +1,11 @@
-"""The comparison as Markdown, for docs/benchmarks.md."""
+"""The comparison as Markdown, for docs/lab/peers.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks.peers.comparison import Comparison, Row
-from benchmarks.peers.roster import PEERS, Peer, Slots
+from benchmarks.peers.roster import PEERS, Peer
 from benchmarks.peers.workloads import WORKLOADS
 from window_consumer.model.errors import UsageError
 
@@ -22,18 +22,15 @@ _BUSY = (
     " **The machine was busy with other things: that says what each loses, repeats or reorders,"
     " and little about how fast it is.**"
 )
-_SLOTS: dict[Slots, str] = {
-    "given": "{slots}",
-    "one": "1",
-    "partitions": "{partitions}",
-    "keys": "a key each",
-    "unbounded": "all",
-}
-_HEAD = (
-    "| order kept | peer | at once | records/s | p50 ms | p99 ms | lost | repeated"
-    " | out of order | overlapping | not committed |{possible}"
+_RATES = (
+    "**Records/s.** In brackets: the share of the records that was finished when a peer was"
+    " stopped, if it was not all; after a slash: the share of what the busiest key allows."
 )
-_RULE = "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+_TIMES = "**From hand-over to end**, p50 and p99 in ms."
+_FAULTS = "**Faults.** All others have none; commits are judged where a run finished all records."
+_COUNTS = {"lost": "lost", "repeated": "repeated"}
+_COUNTS_OF_ORDER = {"out_of_order": "out of order", "at_once": "overlapping"}
+"""What is a fault only of a peer that keeps an order."""
 
 
 def section(comparison: Comparison, chart: str) -> str:
@@ -41,7 +38,10 @@ def section(comparison: Comparison, chart: str) -> str:
     parts = [
         f"![Records per second of every peer in every workload]({chart})",
         _where(comparison),
-        *(_workload(comparison, name) for name in comparison.workloads),
+        "\n".join(_described(comparison)),
+        _matrix(comparison, _RATES, _rate),
+        _matrix(comparison, _TIMES, _times),
+        _faults(comparison),
         _settings(comparison),
     ]
     if comparison.missing:
@@ -97,57 +97,64 @@ def _where(comparison: Comparison) -> str:
     )
 
 
-def _workload(comparison: Comparison, name: str) -> str:
-    workload = WORKLOADS[name]
-    rows = in_order(comparison, name)
-    lines = [f"**`{name}`**: {what(rows)}", ""]
-    lines.append(_HEAD.format(possible=" of what is possible |" if workload.possible else ""))
-    lines.append(_RULE + ("---:|" if workload.possible else ""))
-    lines.extend(_row(row) for row in rows)
+def _described(comparison: Comparison) -> Iterator[str]:
+    for name in comparison.workloads:
+        yield f"- `{name}`: {what(in_order(comparison, name))}"
+
+
+def _matrix(comparison: Comparison, title: str, cell: Callable[[Row], str]) -> str:
+    """Return a table with a row for each peer and a column for each workload."""
+    names = comparison.workloads
+    lines = [title, "", f"| order kept | peer | {' | '.join(f'`{name}`' for name in names)} |"]
+    lines.append(f"|---|---|{'---:|' * len(names)}")
+    for peer in _by_order(comparison):
+        rows = (comparison.row(peer.name, name) for name in names)
+        cells = (cell(row) if row and row.turns else _absent(row) for row in rows)
+        name = f"**{peer.title}**" if peer.ours else peer.title
+        lines.append(f"| {peer.order} | {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _row(row: Row) -> str:
-    peer, workload = PEERS[row.peer], WORKLOADS[row.workload]
-    name = f"**{peer.title}**" if peer.ours else peer.title
-    cells = [peer.order, name, _at_once(peer, row)]
-    if not row.turns:
-        reason = f"failed: {row.failed.splitlines()[0]}" if row.failed else "not run"
-        cells += [reason, *[NOTHING] * 7]
-    else:
-        cells += [_rate(row), *(_ms(row.milliseconds(name)) for name in ("p50_ms", "p99_ms"))]
-        counts = ["lost", "repeated", "out_of_order", "at_once"]
-        cells += [_count(row.most(name)) for name in counts]
-        cells.append(_count(row.uncommitted))
-    if workload.possible:
-        share = possible(row)
-        cells.append(NOTHING if share is None else f"{share:.2f}")
-    return f"| {' | '.join(cells)} |"
+def _by_order(comparison: Comparison) -> Sequence[Peer]:
+    return sorted(_measured(comparison), key=lambda peer: ORDERS.index(peer.order))
 
 
-def _at_once(peer: Peer, row: Row) -> str:
-    workload = WORKLOADS[row.workload]
-    if "concurrency" in peer.options:
-        return f"{int(peer.options['concurrency']):,}"
-    partitions = workload.contents.partitions
-    return _SLOTS[peer.slots].format(slots=workload.slots, partitions=partitions)
+def _absent(row: Row | None) -> str:
+    return "failed" if row and row.failed else NOTHING
 
 
 def _rate(row: Row) -> str:
     rate = "?" if row.records_per_s is None else f"{row.records_per_s:,.0f}"
-    if row.complete:
-        return rate
-    return f"{rate}, not finished: {row.handled:,} of {row.records:,}"
+    done = "" if row.complete else f" ({row.handled / row.records:.0%})"
+    share = possible(row) if WORKLOADS[row.workload].possible else None
+    return f"{rate}{done}" if share is None else f"{rate}{done} / {share:.2f}"
+
+
+def _times(row: Row) -> str:
+    return f"{_ms(row.milliseconds('p50_ms'))}, {_ms(row.milliseconds('p99_ms'))}"
+
+
+def _faults(comparison: Comparison) -> str:
+    lines = [_FAULTS, ""]
+    for peer in _by_order(comparison):
+        rows = [row for row in comparison.rows if row.peer == peer.name and row.turns]
+        said = [f"`{row.workload}` {faults}" for row in rows if (faults := _faults_of(row, peer))]
+        if said:
+            lines.append(f"- {peer.title}: {'; '.join(said)}")
+    return "\n".join(lines)
+
+
+def _faults_of(row: Row, peer: Peer) -> str:
+    names = _COUNTS if peer.order == "unordered" else {**_COUNTS, **_COUNTS_OF_ORDER}
+    counts = [(row.most(name), said) for name, said in names.items()]
+    counts.append((row.uncommitted, "not committed"))
+    return ", ".join(f"{count:,} {said}" for count, said in counts if count)
 
 
 def _ms(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
-
-
-def _count(count: int | None) -> str:
-    return NOTHING if count is None else f"{count:,}"
 
 
 def _settings(comparison: Comparison) -> str:

@@ -12,7 +12,7 @@ from attrs import frozen
 
 ROOT = Path(__file__).parents[2]
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"# (\S+\.\w+)\n")
@@ -52,6 +52,11 @@ def commands(page: Path) -> list[str]:
         for line in block.text.splitlines()
         if line.startswith("$ ")
     ]
+
+
+def word_count(page: Path) -> int:
+    """Return how many words a page has; bars and rules of tables are none."""
+    return sum(1 for word in page.read_text("utf-8").split() if re.search(r"\w", word))
 
 
 def links(page: Path) -> list[str]:
