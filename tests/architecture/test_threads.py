@@ -1,4 +1,4 @@
-"""The tables of threads and locks in docs/architecture.md name those of the code, and no others."""
+"""The tables of threads and locks in docs/threads.md name those of the code, and no others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 from tests.architecture.sources import PACKAGE, trees
 
-PAGE = PACKAGE.parent / "docs" / "architecture.md"
+PAGE = PACKAGE.parent / "docs" / "threads.md"
 
 NAMED_BY = {"Thread": (99, "name"), "ThreadPoolExecutor": (1, "thread_name_prefix")}
 """What starts threads: the position and the keyword of their name."""

@@ -1,8 +1,8 @@
 """Encodes many trace events in one Kafka record, as columns of JSON. Part of the wire contract.
 
 Values that all events of a batch share are written once, in ``all``; the other fields are columns
-of runs. docs/wire.md specifies every byte. Writing costs a few tenths of a microsecond per event,
-because no code here runs per event.
+of runs. docs/wire-telemetry.md specifies every byte. Writing costs tenths of a microsecond per
+event, because no code here runs per event.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The spool: batches in segment files of a directory, until they are shipped.
 
 Flushed data survives a crash of the process and of the machine. The process that holds the lock
-beside the files owns them; any process may adopt the files of a dead one. docs/wire.md specifies
-every byte.
+beside the files owns them; any process may adopt the files of a dead one.
+docs/wire-telemetry.md specifies every byte.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ TRACE_BATCH: Final = T.StructType(
         T.StructField(CORRUPT, T.StringType()),
     ]
 )
-"""A record of the trace topic, see docs/wire.md."""
+"""A record of the trace topic, see docs/wire-telemetry.md."""
 
 TRACE_EVENTS: Final = T.StructType(
     [T.StructField(each.name, type_of(each)) for each in FIELDS]
