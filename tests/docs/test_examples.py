@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sqlite3
@@ -31,6 +32,17 @@ WITH_HANDLERS = [
         "new-failures.md",
         "routing.md",
         "schedules.md",
+    )
+]
+WITHOUT_CONFIGURATION = [
+    ROOT / "docs" / name
+    for name in (
+        "batches.md",
+        "coroutines.md",
+        "embedding.md",
+        "processes.md",
+        "results.md",
+        "typed-messages.md",
     )
 ]
 EXAMPLES = ROOT / "examples"
@@ -109,6 +121,23 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
             assert ended.code == 0, ended.said
 
 
+@pytest.mark.parametrize(
+    "page", WITHOUT_CONFIGURATION, ids=[page.name for page in WITHOUT_CONFIGURATION]
+)
+def test_handlers_stand_a_check_with_a_configuration_that_only_names_them(
+    page: Path, tmp_path: Path
+) -> None:
+    module = ModuleType("page")
+    exec(module_of(page), module.__dict__)  # noqa: S102 - the page's own example
+    workers = {name: {"ordering": "unordered"} for name in module.app.handlers}
+    kafka = {"bootstrap.servers": "127.0.0.1:1"}
+    with Commands(tmp_path) as commands:
+        commands.application(module_of(page))
+        commands.configure(json.dumps({"kafka": kafka, "workers": workers}))
+        ended = commands.run("check", "shop:app")
+        assert ended.code == 0, ended.said
+
+
 @pytest.mark.parametrize("page", WITH_TESTS, ids=[page.name for page in WITH_TESTS])
 def test_tests_that_the_documentation_shows_pass(page: Path, tmp_path: Path) -> None:
     for name in ("shop.py", "workers.yaml"):
@@ -139,7 +168,7 @@ def test_the_batch_example_has_a_row_for_each_record_that_was_put_back(tmp_path:
     file = tmp_path / "clicks.db"
     page = ModuleType("page")
     exec(  # noqa: S102 - the page's own example
-        module_of(ROOT / "docs/handlers.md").replace(":memory:", str(file)), page.__dict__
+        module_of(ROOT / "docs/batches.md").replace(":memory:", str(file)), page.__dict__
     )
     others = {name: {"enabled": False} for name in page.app.handlers}
     workers = {"workers": {**others, "store": {"retry": {"attempts": 1}}}}

@@ -1,4 +1,4 @@
-"""The web application of docs/handlers.md, on FastAPI and uvicorn: it serves and consumes."""
+"""The web application of docs/embedding.md, on FastAPI and uvicorn: it serves and consumes."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ SHOPS = {"plain": (ROOT / "examples" / "shop.py").read_text("utf-8"), "with once
 @contextmanager
 def serving(directory: Path, shop: str, broker: EmbeddedBroker) -> Iterator[Command]:
     """Run the page's application with uvicorn, and a worker that stops at the first failure."""
-    (page,) = [
-        block for block in blocks(ROOT / "docs" / "handlers.md", "python") if block.file == "web.py"
-    ]
+    found = blocks(ROOT / "docs" / "embedding.md", "python")
+    (page,) = [block for block in found if block.file == "web.py"]
     (directory / "web.py").write_text(page.text)
     (directory / "shop.py").write_text(SHOPS[shop])
     stops = {"group": "shop", "retry": {"attempts": 1, "when_spent": "stop"}}
