@@ -1,4 +1,4 @@
-"""The table of log events in operations.md: ``python -m docs.log_events`` writes it anew."""
+"""The table of log events in log-events.md: ``python -m docs.log_events`` writes it anew."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from window_consumer.model.log_events import LogEvent
 
-PAGE = Path(__file__).parent / "operations.md"
+PAGE = Path(__file__).parent / "log-events.md"
 _BEGIN, _END = "<!-- log events -->\n", "<!-- end of log events -->\n"
 
 

@@ -14,7 +14,7 @@ import click
 import pytest
 
 import window_consumer
-from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links, word_count
 from window_consumer.app.features import FEATURES
 from window_consumer.cli.main import cli
 from window_consumer.config import config_page
@@ -26,6 +26,11 @@ from window_consumer.spark.config import PipelineConfig
 from window_consumer.spark.wire import sections
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+WITHOUT_LIMIT = {"CHANGELOG.md", "docs/config.md", "docs/metrics.md"}
+"""Pages that nobody reads from beginning to end: the changelog, and generated references."""
+
+MOST_WORDS = 2_500
 
 
 def test_the_configuration_page_is_what_the_classes_say() -> None:
@@ -44,8 +49,8 @@ def test_the_pipelines_page_names_every_key_of_its_configuration() -> None:
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
 
-def test_the_metadata_of_the_wire_page_says_what_the_page_says_of_it() -> None:
-    (example,) = blocks(ROOT / "docs/wire.md", "text")
+def test_the_metadata_of_the_page_on_commits_says_what_the_page_says_of_it() -> None:
+    (example,) = blocks(ROOT / "docs/wire-commits.md", "text")
     note = decode(example.text.strip())
     assert note is not None
     assert (note.next_offset, note.finished, note.known_partitions) == (42, (range(47, 54),), 4)
@@ -58,9 +63,9 @@ def test_the_wire_page_names_every_header_that_a_copy_can_carry() -> None:
         assert f"`{name}`" in page
 
 
-def test_the_operations_page_quotes_log_lines_that_are_written() -> None:
-    page = (ROOT / "docs/operations.md").read_text("utf-8")
-    (table,) = re.findall(r"^\| line \|.*?\n\n", page, re.MULTILINE | re.DOTALL)
+def test_the_page_of_log_lines_quotes_lines_that_are_written() -> None:
+    page = (ROOT / "docs/log-lines.md").read_text("utf-8")
+    (table,) = re.findall(r"^\| line \|.*", page, re.MULTILINE | re.DOTALL)
     quoted = [text for row in table.splitlines()[2:] for text in code_in(row.split(" | ")[0])]
     assert len(quoted) > 15
     written = "\n".join(texts_of_the_package())
@@ -89,8 +94,8 @@ def test_the_architecture_page_names_every_folder() -> None:
     assert sorted(folders - set(re.findall(r"(\w+)/", page))) == []
 
 
-def test_the_handlers_page_names_errors_that_can_be_imported() -> None:
-    page = (ROOT / "docs/handlers.md").read_text("utf-8")
+def test_the_page_on_embedding_names_errors_that_can_be_imported() -> None:
+    page = (ROOT / "docs/embedding.md").read_text("utf-8")
     named = {name for name in code_in(page) if name.endswith("Error")}
     assert len(named) > 5
     assert named <= set(vars(window_consumer)) | set(vars(builtins))
@@ -98,6 +103,12 @@ def test_the_handlers_page_names_errors_that_can_be_imported() -> None:
 
 def code_in(text: str) -> list[str]:
     return re.findall(r"`([^`\n]+)`", text)
+
+
+def test_no_page_is_longer_than_a_reader_has_patience() -> None:
+    counts = {name: word_count(page) for name, page in zip(NAMES, PAGES, strict=True)}
+    long = {name: count for name, count in counts.items() if count > MOST_WORDS}
+    assert set(long) <= WITHOUT_LIMIT, long
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -20,7 +20,7 @@ from window_consumer.runtime.figures.metric import MetricKind
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "docs" / "monitoring" / "alerts.yml"
 RULES_TEST = Path(__file__).parent / "alerts_test.yml"
-RUNBOOK = ROOT / "docs" / "operations.md"
+RUNBOOK = ROOT / "docs" / "alerts.md"
 
 _NAME = re.compile(r"\b(?:window_consumer|messaging)_[a-z_]+")
 
@@ -108,7 +108,7 @@ def test_every_alert_has_its_entry_in_the_runbook() -> None:
     heads = re.findall(r"^### (WindowConsumer\w+)$", RUNBOOK.read_text(), re.MULTILINE)
     assert heads == [rule["alert"] for rule in alerts()]
     for rule in alerts():
-        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/alerts.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in {"warning", "critical"}
 
 

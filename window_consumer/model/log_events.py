@@ -1,7 +1,7 @@
 """The ids of log lines: programs and tests rely on them, the texts may change.
 
 Each line of the package carries one as ``extra={"event": ...}``; ``--log-format json`` prints it as
-``event``. An id is ``subject.past_participle`` and never changes. The table in docs/operations.md
+``event``. An id is ``subject.past_participle`` and never changes. The table in docs/log-events.md
 is generated from this module.
 """
 
