@@ -24,6 +24,7 @@ OWN = {
     "console": ["admin", "audit", "dlq"],
     "database": ["database"],
     "delay": ["delay"],
+    "dev": ["admin", "dev"],
     "dlq": ["dlq"],
     "doctor": ["admin"],
     "fair": [],

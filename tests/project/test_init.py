@@ -40,6 +40,15 @@ def test_the_worker_runs_with_one_command_and_handles_what_send_sends(shop: Comm
     assert ended.summary() == {"processed": 19, "dead_lettered": 1}
 
 
+def test_dev_runs_it_with_one_command_too(shop: Commands) -> None:
+    running = shop.start("dev", "handlers:app", "--no-open")
+    running.wait_for("dev: http://")
+    (line,) = (each for each in running.said.splitlines() if "embedded broker" in each)
+    python(shop.directory, "send.py", KAFKA_BOOTSTRAP=line.rpartition(" ")[2])
+    running.wait_for("charged customer", times=19)
+    assert running.stop().code == 0
+
+
 def test_the_container_runs_the_same_worker_and_finds_its_topic(shop: Commands) -> None:
     compose = yaml.safe_load((shop.directory / "compose.yaml").read_text())["services"]
     command = (shop.directory / "Dockerfile").read_text().splitlines()[-1]

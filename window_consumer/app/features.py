@@ -12,6 +12,7 @@ FEATURES: Final = FeatureList(
         "window_consumer.admin.feature:AdminFeature",
         "window_consumer.metrics.otel.feature:OpenTelemetryFeature",
         "window_consumer.project.feature:ProjectFeature",
+        "window_consumer.dev.feature:DevFeature",
         "window_consumer.demo.feature:DemoFeature",
         "window_consumer.push.feature:PushFeature",
         "window_consumer.dlq.feature:DlqFeature",

@@ -209,6 +209,7 @@ class LogEvent(StrEnum):
     ADMIN_RECORD_ENDED = "admin.record_ended", "a user requested to skip or dead-letter a record"
     ADMIN_FRAME_FAILED = "admin.frame_failed", "a frame could not be created: a bug"
     ADMIN_REQUEST_FAILED = "admin.request_failed", "a request failed: a bug"
+    DEV_RECORD_SENT = "dev.record_sent", "a user sent a record with the form of `dev`"
     SQS_STARTED = "sqs.started", "where clients of SQS call, and the queues"
     SQS_SIGNATURE_REFUSED = "sqs.signature_refused", "a client's signature is missing or wrong"
     SQS_ATTRIBUTES_IGNORED = (

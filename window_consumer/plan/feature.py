@@ -110,6 +110,8 @@ class AppStart:
     """Returns the pages of all features, by feature; raises ConfigError."""
     failures: Callable[[], Sequence[str]]
     """Returns why features keep the process from being ready. Any thread may ask."""
+    oauth_token: OauthToken | None = field(default=None, repr=False)
+    """The application's function for tokens, for clients of a feature."""
 
 
 @frozen

@@ -228,6 +228,7 @@ class FeatureList:
             metrics=self.metrics,
             pages=partial(self.pages, plan.loaded, oauth_token, running.figures),
             failures=running.failures,
+            oauth_token=oauth_token,
         )
         with ExitStack() as stack:
             for each in self.each:

@@ -30,8 +30,8 @@ def init_command(*, directory: Path) -> int:
     click.echo("\nNext:\n")
     if directory != Path():
         click.echo(f"  cd {shlex.quote(str(directory))}")
-    click.echo("  window-consumer run handlers:app --embedded   # with a broker in the process")
-    click.echo("  python -m pytest                              # its test, without Kafka")
+    click.echo("  window-consumer dev handlers:app   # with a broker, a page, and reload")
+    click.echo("  python -m pytest                   # its test, without Kafka")
     return OK
 
 

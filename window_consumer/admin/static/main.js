@@ -3,6 +3,7 @@ import { drawCell, readColours, STATES } from "./cells.js";
 import { Details } from "./details.js";
 import { make, say } from "./dom.js";
 import { navigate } from "./nav.js";
+import { SendForm } from "./send.js";
 import { isDark } from "./theme.js";
 import { WorkerView } from "./worker.js";
 
@@ -110,6 +111,8 @@ function take(event) {
 async function mayLook() {
   const response = await fetch("api/frame?since=9999999999999").catch(() => null);
   if (response?.status === 401) location.assign("login");
+  const body = response?.status === 503 ? await response.json().catch(() => null) : null;
+  if (body) say(connection, body.error); // of `dev`, after a mistake
 }
 
 function listen() {
@@ -135,7 +138,9 @@ setInterval(() => {
   say(connection, `No data for ${Math.round((performance.now() - receivedAt) / 1000)} s`);
 }, 1000);
 
-navigate("./", retheme);
+navigate("./", retheme).then((session) => {
+  if (session?.dev) new SendForm(document.getElementById("send"));
+});
 retheme();
 addEventListener("resize", () => { if (frame) draw(); });
 listen();

@@ -1,0 +1,90 @@
+"""``dev`` as a feature: its command, and what an application has while ``dev`` runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from window_consumer.admin.config import AdminConfig
+from window_consumer.config import Config
+from window_consumer.dev.process import READY
+from window_consumer.kafka.cluster.topics import BROKERS_REPLICATION, NewCopyTopic
+from window_consumer.plan.clients import Clients
+from window_consumer.plan.feature import AppStart, Feature, PageContext, RunningFeature
+from window_consumer.runtime.running import Running
+
+if TYPE_CHECKING:
+    from window_consumer.dev.page import DevPages
+
+_PARTITIONS: Final = 4
+"""As many as the embedded broker gives a topic."""
+
+
+class RunningDev(RunningFeature):
+    """Reports the address of the page to ``dev`` once the workers start."""
+
+    def __init__(self, url: str, report: int):
+        """``report`` is the file descriptor to write to; it is closed then."""
+        self._url = url
+        self._report = report
+
+    def attach(self, running: Running) -> None:
+        """Report it: the page is served, and shows these workers."""
+        del running
+        with os.fdopen(self._report, "w") as report:
+            report.write(self._url)
+
+
+class DevFeature(Feature):
+    """``window-consumer dev``, and the form that sends records."""
+
+    name = "dev"
+    commands: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"dev": "window_consumer.dev.cli:dev_command"}
+    )
+
+    def pages(self, context: PageContext) -> DevPages | None:
+        """Return what the form needs; only ``dev`` has it, and only on this machine."""
+        address = context.config.section(AdminConfig).address
+        if READY not in os.environ or address is None or not address.is_loopback:
+            return None
+        from window_consumer.dev.page import DevPages  # noqa: PLC0415 - an optional extra
+
+        return DevPages(context)
+
+    @contextmanager
+    def starting(self, start: AppStart) -> Iterator[RunningFeature | None]:
+        """Create the topics that are missing, before a start would refuse to go without them."""
+        report = os.environ.get(READY)
+        if report is None:
+            yield None
+            return
+        create_missing_topics(start)
+        yield RunningDev(page_address(start.plan.config), int(report))
+
+
+def page_address(config: Config) -> str:
+    """Return the URL of the page."""
+    admin = config.section(AdminConfig)
+    return f"{'http' if admin.tls.certificate is None else 'https'}://{admin.address}/"
+
+
+def create_missing_topics(start: AppStart) -> None:
+    """Create the missing topics that workers read, unless ``topics.create`` forbids it.
+
+    Topics for copies are created by every start. Raises what ``Clients.connect`` raises.
+    """
+    if not start.plan.config.topics.create:
+        return
+    for worker in start.plan.workers:
+        names = () if worker.config.own_topics is not None else worker.config.topics
+        if not names:
+            continue
+        cluster = Clients.connect(start.plan.loaded, worker.config, start.oauth_token).cluster
+        missing = set(names) - cluster.topics(names).keys()
+        cluster.create(
+            NewCopyTopic(name, _PARTITIONS, BROKERS_REPLICATION, {}) for name in sorted(missing)
+        )
