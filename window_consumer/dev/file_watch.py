@@ -46,7 +46,7 @@ def _changes(inside: set[Path], config: Path, watched: set[Path]) -> Iterator[fr
         file = Path(path)
         if file == config:
             return True
-        return is_python(change, path) and any(file.is_relative_to(each) for each in inside)
+        return bool(is_python(change, path)) and any(map(file.is_relative_to, inside))
 
     found = watch(
         *watched,
