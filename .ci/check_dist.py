@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from email.parser import Parser
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (ROOT / "window_consumer", ROOT / "pytest_window_consumer")
-IN_SDIST = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py")
+IN_SDIST = (
+    *("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.md"),
+    "tests/conftest.py",
+)
+URLS = {"Homepage", "Source", "Documentation", "Changelog", "Issues"}
 
 
 def sources() -> set[str]:
@@ -45,6 +50,18 @@ def wrong_in_wheel(wheel: Path) -> Iterator[str]:
     ):
         if fields[field] != expected:
             yield f"{field} is {fields[field]!r}, not {expected!r}"
+    yield from wrong_addresses(fields.get_all("Project-URL", []))
+
+
+def wrong_addresses(lines: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with the project's addresses, see hatch_build.py."""
+    repository = os.environ.get("WINDOW_CONSUMER_REPOSITORY")
+    found = dict(line.split(", ", 1) for line in lines)
+    if repository and found.keys() != URLS:
+        yield f"its addresses are {sorted(found)}, not {sorted(URLS)}"
+    for label, address in found.items():
+        if repository and not address.startswith(repository):
+            yield f"{label} is {address!r}, not below {repository!r}"
 
 
 def wrong_in_sdist(sdist: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The picture of the README: the live window while one order hangs, drawn by the demo itself.
+"""A picture of docs/monitoring.md: the live window while one order hangs, drawn by the demo itself.
 
 ``python -m docs.pictures`` writes docs/images/live-window.svg.
 """

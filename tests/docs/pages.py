@@ -81,10 +81,11 @@ def numbered_tests(page: Path) -> dict[int, tuple[str, str]]:
 
 def missing_tests(page: Path) -> list[tuple[str, str]]:
     """Return the tests in the page's numbered list that do not exist."""
-    return [each for each in numbered_tests(page).values() if each[1] not in _functions(each[0])]
+    return [each for each in numbered_tests(page).values() if each[1] not in functions(each[0])]
 
 
-def _functions(file: str) -> set[str]:
+def functions(file: str) -> set[str]:
+    """Return the names of a file's functions."""
     tree = ast.parse((ROOT / file).read_text("utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
