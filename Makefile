@@ -27,6 +27,7 @@ parts: bytecode
 
 # The checks of the code take two minutes of a core, and tests wait often.
 test: $(DEV_STAMP)
+	@$(BIN)/python -m tests.suite --what
 	@$(MAKE) --no-print-directory -j 2 lint suite
 
 suite: parts

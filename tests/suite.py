@@ -1,5 +1,7 @@
 """The whole suite, as ``make test`` runs it: ``python -m tests.suite [consumer|spark]``.
 
+``--what`` says what ``make test`` runs, and runs nothing.
+
 A test that fails is run three more times alone. If it passes each time the suite goes on and names
 it at the end under ``unstable``: fix it before anything else. More than two such tests fail the
 suite, and so does each failing test of the rules, whose result depends on no machine.
@@ -25,6 +27,15 @@ RERUNS = 3
 MOST_UNSTABLE = 2
 NEVER_UNSTABLE = ("tests/engine/", "tests/model/", "tests/simulation/")
 """Their tests have no threads, brokers or clocks: what fails there is wrong."""
+
+WHAT = """\
+make test runs everything:
+  tests    without a broker, with the embedded one and with Apache Kafka (Java, Maven);
+           with Spark and its connectors, PostgreSQL, Chromium, promtool, Go and Node.js
+  checks   ruff, ruff format, mypy --strict, import-linter
+It fetches what is missing where it may, names what it may not fetch, and skips those tests.
+Less: make test-consumer (no Spark), make test-spark (only Spark), make lint (only the checks).
+"""
 
 _PYTEST_FAILED = 1
 
@@ -103,6 +114,9 @@ def _failed(cache: Path) -> list[str]:
 
 def main() -> int:
     """Run the stages that are named, all by default."""
+    if sys.argv[1:] == ["--what"]:
+        print(WHAT)
+        return 0
     began = time.monotonic()
     names = sys.argv[1:] or ["all"]
     if unknown := [name for name in names if name not in STAGES]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -145,3 +147,26 @@ def test_a_file_whose_tests_run_in_a_later_stage_says_so(
 
 def test_files_that_take_long_are_there() -> None:
     assert [file for file in TAKES_S if not (ROOT / file).exists()] == []
+
+
+def test_make_test_says_first_what_it_runs() -> None:
+    listed = subprocess.run(
+        ["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    says = [number for number, line in enumerate(listed) if "tests.suite --what" in line]
+    runs = [number for number, line in enumerate(listed) if line.endswith("tests.suite")]
+    assert says
+    assert runs
+    assert max(says) < min(runs)
+
+
+def test_what_make_test_runs_is_said_without_running_it() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.suite", "--what"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for part in ("Kafka", "Spark", "PostgreSQL", "Chromium", "mypy", "ruff"):
+        assert part in said
