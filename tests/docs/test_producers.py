@@ -47,3 +47,7 @@ def test_the_page_of_the_audit_sends_and_counts(broker: EmbeddedBroker, tmp_path
     page("audit.md").produce_orders(broker.bootstrap, tmp_path)
     assert headers_of_the_only_order(broker)["wc-id"]
     assert broker.read_all("wc.audit")
+
+
+def test_the_example_of_the_audits_report_imports_what_it_names() -> None:
+    assert callable(page("audit-report.md").lost)
