@@ -38,7 +38,7 @@ def test_a_record_is_sent_and_seen_and_a_mistake_is_shown_until_it_is_gone(
 
     dev.change("def charge(:\n")
     dev.wait_for_status(503)
-    expect(page.locator("#connection.lost")).to_be_visible()
+    expect(page.locator("#connection.lost")).to_contain_text("shop:app")
     dev.change(shop("two"))
     dev.wait_for_status(200)
     expect(page.locator("#connection:not(.lost)")).to_be_visible()

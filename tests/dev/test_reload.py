@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,19 @@ def test_the_page_opens_once_where_there_is_a_display(start_dev: StartDev, tmp_p
     dev.command.wait_for("dev: http://", times=2)
     dev.command.stop()
     assert opened.read_text().splitlines() == [f"http://127.0.0.1:{dev.port}/"]
+
+
+def test_where_the_extra_is_missing_its_name_is_said() -> None:
+    script = """
+import sys
+sys.modules["watchfiles"] = None
+from window_consumer.cli.main import main
+main(["dev", "shop:app"])
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, "'window-consumer[reload]'" in ended.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def waiting_page(port: int, application: str, why: str) -> Iterator[None]:
     Does nothing if the port is in use: the terminal has the reason, too.
     """
     page = _PAGE.format(application=html.escape(application), why=html.escape(why)).encode()
-    error = json.dumps({"error": why}).encode()
+    error = json.dumps({"error": f"{application} does not run. {why}"}).encode()
 
     class WaitingHandler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
