@@ -46,7 +46,7 @@ OWN = {
 
 OTHERS = {
     *("app", "architecture", "benchmarks", "cli", "config", "conformance", "docs", "engine"),
-    *("integration", "kafka", "model", "runtime", "simulation", "typing"),
+    *("integration", "kafka", "login", "model", "runtime", "simulation", "typing"),
 }
 """Folders with tests of the kernel, of its commands, and of many parts at once."""
 

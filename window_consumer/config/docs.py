@@ -17,6 +17,7 @@ from window_consumer.config.options import (
     subsections,
 )
 from window_consumer.config.schema import Config
+from window_consumer.config.sections.kafka_login import login_rows
 from window_consumer.config.sections.kafka_properties import KafkaConfig
 from window_consumer.config.sections.mask import MaskRule
 from window_consumer.config.sections.worker import WorkerConfig
@@ -60,7 +61,7 @@ before it, it belongs to that sub-map: `--set workers.charge.kafka.consumer.fetc
 value that begins with `[`, `{`, `"` or `'` is read as YAML; any other is used unchanged.
 
 Secrets are printed as `***`: values from `${file:...}`, those of Kafka properties with a secret's
-name (password, secret, token, private key ...){more}.
+name (password, secret, token, private key ...), `kafka.login.client_secret`{more}.
 """
 
 _KAFKA: Final = """\
@@ -114,6 +115,8 @@ def _section(path: str, title: str, section: type, sections: Sections) -> str:
         meaning = options(Config)["kafka"][1].meaning
         rows = [f"| `{path}.{key}` | {option.meaning} |" for key, (_, option) in known.items()]
         table = ["| key | meaning |", "|---|---|", *rows]
+        rows = [f"| `{path}.login.{key}` | {of} | {text} |" for key, of, text in login_rows()]
+        table += ["", "| key | of the kind | meaning |", "|---|---|---|", *rows]
         return f"## {title}\n\n{_KAFKA.format(meaning=meaning)}\n" + "\n".join(table) + "\n"
     table = [
         "| key | type | default | range | meaning | why this default |",

@@ -53,8 +53,10 @@ def json_schema(sections: Sections = NO_SECTIONS) -> dict[str, Any]:
             "kafka": {
                 "type": ["object", "null"],
                 "properties": {
-                    client: _described(_PROPERTIES, option.meaning)
-                    for client, (_, option) in options(KafkaConfig).items()
+                    key: _described(
+                        _PROPERTIES if option.kind is None else option.kind.schema, option.meaning
+                    )
+                    for key, (_, option) in options(KafkaConfig).items()
                 },
                 "additionalProperties": {"$ref": "#/$defs/scalar"},
             },

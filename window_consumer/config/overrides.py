@@ -24,9 +24,9 @@ def read_override(
     """Read ``KEY=VALUE``; return a tree to lay over the file's. ``sections`` are those of features.
 
     KEY is a path with dots. Below ``kafka`` the rest is one property, dots included, except for a
-    leading ``consumer.``, ``producer.`` or ``admin.``, which addresses the sub-map of that name. A
-    VALUE that begins with a bracket, a brace or a quote is read as YAML. Any other VALUE is a
-    scalar, used unchanged, with the type that its key wants. Raises InvalidError.
+    leading ``consumer.``, ``producer.``, ``admin.`` or ``login.``, which addresses the sub-map of
+    that name. A VALUE that begins with a bracket, a brace or a quote is read as YAML. Any other
+    VALUE is a scalar, used unchanged, with the type that its key wants. Raises InvalidError.
     """
     key, equals, value = text.partition("=")
     key = key.strip()
@@ -74,7 +74,7 @@ def _keys(key: str, rest: str, section: type, sections: Sections) -> Path:
         return ()
     if section is KafkaConfig:
         first, _, inner = rest.partition(".")
-        return (first, inner) if first in CLIENTS and inner else (rest,)
+        return (first, inner) if first in {*CLIENTS, "login"} and inner else (rest,)
     head, dot, inner = rest.partition(".")
     known = subsections(section, sections)
     if head not in known:

@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from window_consumer.config.options import about, declared_by_features
 from window_consumer.config.sections import DlqConfig, ErrorsConfig, TopicsConfig
+from window_consumer.config.sections.kafka_login import with_login
 from window_consumer.config.sections.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.sections.mask import MaskRule, MaskRules
 from window_consumer.config.sections.worker import WorkerConfig
@@ -75,8 +76,8 @@ def effective_kafka(
     *,
     consumer_only: frozenset[str] = frozenset(),
     producer_only: frozenset[str] = frozenset(),
-) -> dict[str, Scalar]:
-    """Return the Kafka properties of one client of a worker.
+) -> dict[str, Any]:
+    """Return the Kafka properties of one client of a worker, with those of its login.
 
     Later ones override earlier ones: the top's common ones, the top's for this client, the worker's
     common ones, the worker's for this client. A consumer gets no common property of
@@ -92,4 +93,4 @@ def effective_kafka(
         own: Mapping[str, Scalar] = getattr(part, client)
         shared = {key: value for key, value in part.common.items() if key not in not_for_it}
         properties |= {**shared, **own}
-    return properties
+    return with_login(properties, worker.kafka.login, config.kafka.login)

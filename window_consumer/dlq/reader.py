@@ -124,6 +124,7 @@ class DeadLetterTopics:
         for place in source.places:
             where = "--bootstrap" if place.worker is None else f"workers.{place.worker.name}"
             check_tokens(place.admin, token, where)
+            start_timeout.wait_for_token("dlq", place.admin, token)
             cluster = Cluster(settings.admin_settings(place.admin, "dlq"), log, token)
             cluster.wait_until_there(start_timeout.left_s(), start_timeout.waiting("dlq", cluster))
             reader = TopicReader(place.consumer, log, oauth_token=token)

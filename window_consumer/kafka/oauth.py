@@ -1,4 +1,4 @@
-"""OAUTHBEARER tokens: from the application's function to all of its clients."""
+"""OAUTHBEARER tokens: from the application's function, or a login's, to all clients."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from window_consumer.kafka.client_log import ClientLog, Mask
+from window_consumer.model.errors import AuthenticationError, WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 
 OauthToken = Callable[[str], tuple[Any, ...]]
 """The client's oauth_cb: sasl.oauthbearer.config to (token, expiry in seconds since 1970, ...)."""
+
+FUNCTION = "oauth_cb"
+"""The setting with the function."""
 
 ARGUMENT = "sasl.oauthbearer.config"
 """The setting that librdkafka passes to the function."""
@@ -23,6 +27,7 @@ _WORTH_S = 1.0
 def uses_tokens(settings: Mapping[str, Any]) -> bool:
     """Return whether a client with these settings asks the application for tokens.
 
+    A client that has a login brings its own function.
     Only such a client may be given a token function. Any other never calls it, waits ten seconds
     for a token while it is created, and then fails.
     """
@@ -33,12 +38,21 @@ def uses_tokens(settings: Mapping[str, Any]) -> bool:
         str(mechanism).upper() == "OAUTHBEARER"
         and protocol.upper().startswith("SASL_")
         and method.lower() == "default"
+        and FUNCTION not in settings
     )
 
 
 def token_setting(settings: Mapping[str, Any], token: OauthToken | None) -> dict[str, Any]:
     """Return the setting that makes a client ask for tokens, or nothing if it needs none."""
-    return {"oauth_cb": token} if token is not None and uses_tokens(settings) else {}
+    return {FUNCTION: token} if token is not None and uses_tokens(settings) else {}
+
+
+def tokens_for(settings: Mapping[str, Any], application: OAuthTokens | None) -> OAuthTokens | None:
+    """Return the tokens that a client with these settings asks for: its login's, or None."""
+    own = settings.get(FUNCTION)
+    if isinstance(own, OAuthTokens):
+        return own
+    return application if uses_tokens(settings) else None
 
 
 class OAuthTokens:
@@ -49,26 +63,37 @@ class OAuthTokens:
     reused.
     """
 
-    def __init__(self, function: OauthToken, log: ClientLog, mask: Mask = str):
+    def __init__(
+        self,
+        function: OauthToken,
+        log: ClientLog,
+        mask: Mask = str,
+        name: str = "@app.oauth_token",
+        now: Callable[[], float] = time.time,
+    ):
+        """``name`` is what messages call the function; ``now`` returns seconds since 1970."""
+        self._now = now
         self._function = function
+        self._name = name
         self._log = log
         self._mask = mask
         self._last: dict[str, tuple[Any, ...]] = {}
 
-    def __call__(self, config: str) -> tuple[Any, ...]:
+    def __call__(self, config: str | None) -> tuple[Any, ...]:
         """Return a token for ``sasl.oauthbearer.config``. Raise what the function raised."""
+        config = config or ""  # the client passes None where it is not set
         try:
             return self._ask(config)
         except BaseException as exception:
             earlier = self._last.get(config)
-            left_s = 0.0 if earlier is None else earlier[1] - time.time()
+            left_s = 0.0 if earlier is None else earlier[1] - self._now()
             consequence = "trying again in 10 s"
             if left_s > _WORTH_S:
                 consequence = f"using the last token, good for {left_s:.0f} s more"
             self._log.log(
                 logging.WARNING,
                 "%s; %s",
-                _failure_text(exception),
+                self._failure_text(exception),
                 consequence,
                 event=LogEvent.TOKEN_REFUSED,
             )
@@ -77,11 +102,16 @@ class OAuthTokens:
             return earlier
 
     def trouble(self, config: str) -> str | None:
-        """Ask for a token now. Return what is wrong, secrets masked, or None."""
+        """Ask for a token now. Return what is wrong and may pass, secrets masked, or None.
+
+        Raises AuthenticationError if the function did: then asking again is of no use.
+        """
         try:
             self._ask(config)
+        except AuthenticationError as exception:
+            raise AuthenticationError(self._mask(self._failure_text(exception))) from None
         except Exception as exception:
-            return self._mask(_failure_text(exception))
+            return self._mask(self._failure_text(exception))
         return None
 
     def _ask(self, config: str) -> tuple[Any, ...]:
@@ -89,11 +119,12 @@ class OAuthTokens:
         if not isinstance(token, tuple) or len(token) < 2:
             raise TypeError(f"it returned {type(token).__name__}, not (token, expiry)")
         expiry = float(token[1])
-        if expiry <= time.time():
+        if expiry <= self._now():
             raise ValueError("the token that it returned has expired already")
         self._last[config] = (token[0], expiry, *token[2:])
         return self._last[config]
 
-
-def _failure_text(exception: BaseException) -> str:
-    return f"@app.oauth_token: no token: {type(exception).__name__}: {exception}"
+    def _failure_text(self, exception: BaseException) -> str:
+        is_ours = isinstance(exception, WindowConsumerError)
+        kind = "" if is_ours else f"{type(exception).__name__}: "
+        return f"{self._name}: no token: {kind}{exception}"

@@ -26,11 +26,8 @@ class LogEvent(StrEnum):
 
     # Start and stop of the process
     BROKER_AWAITED = "broker.awaited", "no broker answers; the start keeps trying"
-    TOKEN_AWAITED = (
-        "token.awaited",
-        "the application returns no OAuth token; the start keeps trying",
-    )
-    TOKEN_REFUSED = "token.refused", "the application's function for OAuth tokens failed"
+    TOKEN_AWAITED = ("token.awaited", "there is no OAuth token; the start keeps trying")
+    TOKEN_REFUSED = "token.refused", "a login, or the application's function, got no OAuth token"
     START_CANCELLED = "start.cancelled", "a stop was requested before the start was complete"
     STOP_REQUESTED = "stop.requested", "a signal requested a stop; workers drain"
     STOP_OVERRUN = "stop.overrun", "the stop exceeded its time; the process exits at once"

@@ -68,8 +68,9 @@ class Clients:
             None if oauth_token is None else OAuthTokens(oauth_token, log, Mask(loaded.secrets))
         )
         admin = properties["admin"]
-        cluster = Cluster(settings.admin_settings(admin, worker.name), log, tokens)
         start_timeout = StartTimeout(timeout_s)
+        start_timeout.wait_for_token(worker.name, admin, tokens)
+        cluster = Cluster(settings.admin_settings(admin, worker.name), log, tokens)
         cluster.wait_until_there(timeout_s, start_timeout.waiting(worker.name, cluster))
         return cls(properties["consumer"], properties["producer"], admin, cluster, log, tokens)
 
@@ -96,7 +97,7 @@ def check_tokens(properties: Mapping[str, Any], oauth_token: OauthToken | None, 
     if oauth_token is None and uses_tokens(properties):
         raise ConfigError(
             f"{where}: kafka: sasl.mechanism is OAUTHBEARER and nothing supplies tokens: name the"
-            " application, whose @app.oauth_token does, or set sasl.oauthbearer.method: oidc"
+            " application, whose @app.oauth_token does, or write kafka.login (see docs/login.md)"
         )
 
 

@@ -10,7 +10,7 @@ from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.transactions import find_obstacle
-from window_consumer.kafka.oauth import ARGUMENT, OauthToken, OAuthTokens, uses_tokens
+from window_consumer.kafka.oauth import OauthToken, OAuthTokens, uses_tokens
 from window_consumer.kafka.settings import admin_settings
 from window_consumer.model.errors import ConfigError, MissingTopicError
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
@@ -32,8 +32,7 @@ def prepare(
     log = ClientLog(LOGGER.getChild("client"), plan.mask)
     tokens = None if oauth_token is None else OAuthTokens(oauth_token, log, plan.mask)
     for worker in plan.workers:
-        if uses_tokens(worker.admin):
-            _wait_for_token(plan, worker, tokens, start_timeout)
+        _wait_for_token(plan, worker, tokens, start_timeout)
         cluster = Cluster(admin_settings(worker.admin, worker.name), log, tokens)
         cluster.wait_until_there(
             start_timeout.left_s(), start_timeout.waiting(worker.name, cluster)
@@ -54,13 +53,13 @@ def prepare(
 def _wait_for_token(
     plan: AppPlan, worker: PlannedWorker, tokens: OAuthTokens | None, start_timeout: StartTimeout
 ) -> None:
-    if tokens is None:
+    if tokens is None and uses_tokens(worker.admin):
         raise ConfigError(
             f"{plan.where('workers', worker.name)}: sasl.mechanism is OAUTHBEARER and nothing"
-            " supplies tokens: decorate a function with @app.oauth_token, or set"
-            " sasl.oauthbearer.method: oidc"
+            " supplies tokens: write kafka.login instead, see docs/login.md, or decorate a"
+            " function with @app.oauth_token"
         )
-    start_timeout.wait_for_token(worker.name, tokens, str(worker.admin.get(ARGUMENT, "")))
+    start_timeout.wait_for_token(worker.name, worker.admin, tokens)
 
 
 def _check_transactions(plan: AppPlan, worker: PlannedWorker, cluster: Cluster) -> None:

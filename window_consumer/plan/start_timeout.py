@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from time import monotonic, sleep
+from typing import Any
 
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.oauth import OAuthTokens
+from window_consumer.kafka.oauth import ARGUMENT, OAuthTokens, tokens_for
 from window_consumer.model.errors import AuthenticationError, StartStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
@@ -57,15 +58,25 @@ class StartTimeout:
 
         return on_wait
 
-    def wait_for_token(self, worker: str, tokens: OAuthTokens, config: str) -> None:
-        """Return once the application's function supplies a token; call it once a second.
+    def wait_for_token(
+        self, worker: str, settings: Mapping[str, Any], application: OAuthTokens | None
+    ) -> None:
+        """Return once a client with these settings gets a token, or at once if it needs none.
 
-        Raises AuthenticationError at the deadline. Runs before any client is created: without a
-        token, the creation of a client fails without a reason.
+        Asks its login or the application's function once a second. Raises AuthenticationError at
+        the deadline, and when a token server refuses the credentials. Runs before any client is
+        created: without a token, the creation of a client fails without a reason.
         """
+        tokens = tokens_for(settings, application)
+        if tokens is None:
+            return
+        config = str(settings.get(ARGUMENT, ""))
         started = monotonic()
         while True:
-            failure = tokens.trouble(config)
+            try:
+                failure = tokens.trouble(config)
+            except AuthenticationError as error:
+                raise AuthenticationError(f"{worker}: {error}") from None
             if failure is None:
                 return
             if self._stop_asked():

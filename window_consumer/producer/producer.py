@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, Self
 
+from window_consumer.config.checks.login import properties_with_login
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.writing.client import log_ranges
 from window_consumer.model import traceparent
@@ -69,13 +70,14 @@ class Producer:
     ):
         """Create a producer; the brokers need not be available yet.
 
-        ``kafka`` has librdkafka's properties. ``memory`` limits unacknowledged records: the bytes
+        ``kafka`` has librdkafka's properties, and may have a ``login`` as in the configuration.
+        ``memory`` limits unacknowledged records: the bytes
         of their values, and one record per 512 bytes. ``serialize`` converts values to bytes, for
         all topics or by topic. ``before_send`` gets each record as a Produce, and may return
         another one or raise. ``trace`` takes TraceSettings, ``audit`` takes what counts records.
         Raises UsageError.
         """
-        self._kafka = dict(kafka)
+        self._kafka = properties_with_login(kafka, "Producer")
         opened = None if trace is None else trace.open(self._kafka)
         watchers = () if audit is None else audit if isinstance(audit, Sequence) else (audit,)
         self._trace = opened

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import field, frozen
 
 from window_consumer.config import kinds
+from window_consumer.config.checks.login import problems_of
 from window_consumer.config.interpolation import Interpolation
 from window_consumer.config.kinds import ValueKind
 from window_consumer.config.options import Sections, about, declared_by_features
@@ -138,6 +139,7 @@ def read_pipeline(
 def _conflicts(config: PipelineConfig, tree: Tree, sections: Sections) -> Iterator[Problem]:
     if "bootstrap.servers" not in config.kafka.common:
         yield Problem(("kafka", "bootstrap.servers"), "is missing")
+    yield from problems_of([(("kafka",), config.kafka)], tree)
     for each in sections.file:
         found = each.check(config.features[each.kind], tree.get((each.name,)) or ())
         yield from (problem.below((each.name,)) for problem in found)

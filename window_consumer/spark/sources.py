@@ -8,12 +8,15 @@ client's; properties without a counterpart are refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from window_consumer.config.sections.kafka_properties import Scalar, as_text
+from window_consumer.config.sections.kafka_properties import as_text
+from window_consumer.kafka.login.tokens import LoginTokens
+from window_consumer.kafka.oauth import FUNCTION
 from window_consumer.model.errors import UsageError
+from window_consumer.spark.logins import java_login, quoted, require_class
 
 _AS_IN_JAVA: Final = frozenset(
     {
@@ -39,14 +42,18 @@ client has sent ahead. With the default this took 500 ms per task at the end of 
 """
 
 
-def java_properties(kafka: Mapping[str, Scalar]) -> dict[str, str]:
+def java_properties(kafka: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties for the Java client; raises UsageError for what it lacks.
 
     ``ssl.ca.location``, ``ssl.certificate.location`` and ``ssl.key.location`` (PEM files) are read
-    and passed as texts; user name and password become ``sasl.jaas.config``.
+    and passed as texts; user name and password become ``sasl.jaas.config``, and so does a login.
     """
-    given = {key: as_text(value) for key, value in kafka.items()}
+    tokens = kafka.get(FUNCTION)
+    given = {key: as_text(value) for key, value in kafka.items() if key != FUNCTION}
     found = {"isolation.level": "read_committed", "fetch.max.wait.ms": _WAIT_MS}
+    if isinstance(tokens, LoginTokens):
+        del given["sasl.mechanism"]
+        found |= java_login(tokens.login)
     mechanism = given.pop("sasl.mechanisms", None) or given.pop("sasl.mechanism", None)
     user, password = given.pop("sasl.username", None), given.pop("sasl.password", None)
     if mechanism is not None:
@@ -58,7 +65,7 @@ def java_properties(kafka: Mapping[str, Scalar]) -> dict[str, str]:
             )
         found["sasl.mechanism"] = mechanism
         found["sasl.jaas.config"] = (
-            f'{module} required username="{_quoted(user)}" password="{_quoted(password)}";'
+            f'{module} required username="{quoted(user)}" password="{quoted(password)}";'
         )
     for name, key, kind in _FILES:
         if (path := given.pop(name, None)) is not None:
@@ -84,10 +91,6 @@ _FILES: Final = (
 )
 
 
-def _quoted(text: str | None) -> str:
-    return (text or "").replace("\\", "\\\\").replace('"', '\\"')
-
-
 def _text_of(name: str, path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - a name from the configuration
@@ -96,7 +99,7 @@ def _text_of(name: str, path: str) -> str:
         raise UsageError(f"kafka: {name}: cannot read {path}: {error}") from error
 
 
-def options(kafka: Mapping[str, Scalar], topics: str, *, pattern: bool = False) -> dict[str, str]:
+def options(kafka: Mapping[str, Any], topics: str, *, pattern: bool = False) -> dict[str, str]:
     """Return options of Spark's Kafka source for topics (comma-separated) or a Java pattern."""
     found = {f"kafka.{key}": value for key, value in java_properties(kafka).items()}
     found["subscribePattern" if pattern else "subscribe"] = topics
@@ -107,7 +110,11 @@ def options(kafka: Mapping[str, Scalar], topics: str, *, pattern: bool = False) 
 def stream(
     session: SparkSession, given: Mapping[str, str], *, most_records: int, fail_on_data_loss: bool
 ) -> DataFrame:
-    """Return the stream of a topic from its beginning, ``most_records`` Kafka records per batch."""
+    """Return the stream of a topic from its beginning, ``most_records`` Kafka records per batch.
+
+    Raises UsageError if a login needs a class that Spark does not have.
+    """
+    require_class(session, given)
     return (
         session.readStream.format("kafka")
         .options(**given)
@@ -119,7 +126,8 @@ def stream(
 
 
 def bounded(session: SparkSession, given: Mapping[str, str]) -> DataFrame:
-    """Return all records that a topic has now."""
+    """Return all records that a topic has now. Raises UsageError, see ``stream``."""
+    require_class(session, given)
     return (
         session.read.format("kafka")
         .options(**given)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from window_consumer.config.options import Sections
+from window_consumer.config.sections.kafka_login import with_login
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.spark.config import read_pipeline
@@ -89,8 +90,8 @@ def load_pipeline(
     config, secrets = read_pipeline(path, environ, sections())
     kafka, directory = config.kafka, config.directory
     return PipelinePlan(
-        kafka={**kafka.common, **kafka.consumer},
-        producer={**kafka.common, **kafka.producer},
+        kafka=with_login({**kafka.common, **kafka.consumer}, kafka.login),
+        producer=with_login({**kafka.common, **kafka.producer}, kafka.login),
         secrets=secrets,
         directory=directory if "://" in directory else str((path.parent / directory).resolve()),
         master=master or config.spark.master,

@@ -86,6 +86,8 @@ def security(passwords: Mapping[str, str]) -> Settings:
         "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
         "listener.name.sasl.plain.sasl.jaas.config": plain,
         "listener.name.sasl.oauthbearer.sasl.jaas.config": bearer,
+        # Connections end with the tokens that they began with, unless the client renews them.
+        "listener.name.sasl.oauthbearer.connections.max.reauth.ms": 3_600_000,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:admin",
     }

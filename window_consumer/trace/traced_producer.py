@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, get_args
 from attrs import field, frozen
 from opentelemetry import trace as opentelemetry
 
+from window_consumer.config.checks.login import properties_with_login
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import CONSUMER_ONLY, EventNeeds
@@ -117,13 +118,14 @@ class TracedProducer(WatchedProducer):
         tags: str = "",
         **more: Any,
     ):
-        """Make a producer; ``more`` is for confluent_kafka.
+        """Make a producer; ``more`` is for confluent_kafka, ``conf`` may have a ``login``.
 
         Raises UsageError for settings that contradict each other.
         """
-        tracing = None if trace is None else trace.open(conf)
+        own = properties_with_login(conf, "TracedProducer")
+        tracing = None if trace is None else trace.open(own)
         super().__init__(
-            conf,
+            own,
             trace=None if tracing is None else tracing.sends,
             watchers=watchers,
             parent=current_parent,

@@ -11,6 +11,7 @@ from attrs import evolve
 
 from window_consumer.config import kinds, units
 from window_consumer.config.checks.features import feature_problems
+from window_consumer.config.checks.login import login_problems
 from window_consumer.config.checks.subscription import ladder_topics, overlap
 from window_consumer.config.conflicts import conflicts_of_keys
 from window_consumer.config.options import Sections
@@ -92,6 +93,7 @@ def check(
         problems.extend(empty_rules(config.mask))
     problems.extend(feature_problems(config, tree, broken, sections))
     if "kafka" not in broken:
+        problems.extend(login_problems(config, tree))
         problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
         problems.extend(problem for worker in running for problem in _scatter(config, worker, tree))
     for index, worker in enumerate(running):

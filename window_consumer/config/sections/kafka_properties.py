@@ -14,10 +14,11 @@ from attrs import field, frozen
 from window_consumer.config.interpolation import Untyped
 from window_consumer.config.options import about
 from window_consumer.config.problems import InvalidError, Problem
+from window_consumer.config.sections.kafka_login import LoginChoice, login_kind, read_login
 from window_consumer.config.tree import ValueOrigin
 
 _SECRET_KEY = re.compile(
-    r"password|passphrase|secret|token(?!\.endpoint)|private\.key"
+    r"password|passphrase|secret|token(?!\.endpoint|_url)|private\.key"
     r"|ssl\.key\.pem|sasl\.oauthbearer\.config|sasl\.jaas\.config",
     re.IGNORECASE,
 )
@@ -49,6 +50,16 @@ class KafkaConfig:
     """
 
     common: Mapping[str, Scalar] = field(factory=dict, repr=_names_only)
+    login: LoginChoice | None = field(
+        default=None,
+        metadata=about(
+            "How all clients log in: msk-iam, oidc, gcp or azure, see docs/login.md. It sets"
+            " security.protocol and sasl.mechanism, and gets and renews tokens. In a worker, none"
+            " means that the login at the top is not for its clients.",
+            kind=login_kind(),
+            default="none",
+        ),
+    )
     consumer: Mapping[str, Scalar] = field(
         factory=dict, repr=_names_only, metadata=about("Properties that only consumers get.")
     )
@@ -64,7 +75,14 @@ def read_kafka(raw: Any) -> KafkaConfig:
     """Read a KafkaConfig from a raw mapping; raises InvalidError with all problems."""
     problems: list[Problem] = []
     parts: dict[str, dict[str, Scalar]] = {"common": {}, **{client: {} for client in CLIENTS}}
+    login: LoginChoice | None = None
     for key, value in _mapping(raw, "the properties of Kafka clients").items():
+        if key == "login" and value is not None:
+            try:
+                login = read_login(value)
+            except InvalidError as error:
+                problems.extend(problem.below((key,)) for problem in error.problems)
+            continue
         if key not in CLIENTS:
             _put(parts["common"], (key,), value, problems)
             continue
@@ -77,7 +95,7 @@ def read_kafka(raw: Any) -> KafkaConfig:
             _put(parts[key], (key, name), item, problems)
     if problems:
         raise InvalidError(*problems)
-    return KafkaConfig(**parts)
+    return KafkaConfig(login=login, **parts)
 
 
 def misread(key: str, value: Any, origin: ValueOrigin) -> str | None:

@@ -22,7 +22,7 @@ from window_consumer.kafka.cluster.answers import (
     in_words,
 )
 from window_consumer.kafka.cluster.features import Features
-from window_consumer.kafka.oauth import OauthToken, token_setting
+from window_consumer.kafka.oauth import FUNCTION, OauthToken, token_setting
 from window_consumer.kafka.settings import BOOTSTRAP
 from window_consumer.kafka.watchdogs.client import MakeClientWatchdog
 from window_consumer.model.errors import (
@@ -135,9 +135,12 @@ class AdminConnection:
         self._client.poll(0)  # serves the error callback
         refused = self._troubles.refused
         if refused is not None:
+            check = "sasl.mechanism, sasl.username and the password in `kafka:`"
+            if FUNCTION in self.conf:
+                check = "the token's issuer, audience and scope, and what the cluster accepts"
             raise AuthenticationError(
                 f"the cluster at {self.bootstrap} refused us: {errors.text_of(refused)}: check"
-                " sasl.mechanism, sasl.username and the password in `kafka:`"
+                f" {check}"
             ) from exception
         error = errors.cause_of(exception)
         if error is None or not errors.is_absence(error):

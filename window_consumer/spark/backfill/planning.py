@@ -88,12 +88,13 @@ def choose(
     if uses_tokens(planned.admin):
         raise UsageError(
             f"{plan.where('workers', planned.name)}: kafka: a backfill does not support"
-            " sasl.mechanism OAUTHBEARER, as its tokens do not reach Spark's tasks: use PLAIN,"
-            " SCRAM or certificates"
+            " @app.oauth_token, as its tokens do not reach Spark's tasks: write kafka.login"
+            " instead (see docs/login.md)"
         )
     log = ClientLog(LOGGER.getChild("client"), plan.mask)
-    cluster = Cluster(admin_settings(planned.admin, planned.name), log)
     patience = StartTimeout(_START_S if start_timeout is None else start_timeout)
+    patience.wait_for_token(planned.name, planned.admin, None)
+    cluster = Cluster(admin_settings(planned.admin, planned.name), log)
     cluster.wait_until_there(patience.left_s(), patience.waiting(planned.name, cluster))
     prepared = Preparation(plan, planned, cluster, log, dry=dry).prepare()
     return ChosenHandler(plan, prepared, topic)

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.login.token_server import TokenServer, granting, serving
+
+
+@pytest.fixture
+def token_server() -> Iterator[TokenServer]:
+    """A server that grants tokens of ten minutes to anybody, until told otherwise."""
+    with serving(granting()) as server:
+        yield server

@@ -1,0 +1,53 @@
+"""``kafka.login``: what it sets for every client, and the kinds that there are.
+
+Each kind is a module with its keys and the way to a token; ``tokens`` renews tokens for all clients
+of the process. The vendors' libraries are optional and imported in the kinds' modules only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from window_consumer.kafka.login.azure import AzureLogin
+from window_consumer.kafka.login.gcp import GcpLogin
+from window_consumer.kafka.login.login import Login
+from window_consumer.kafka.login.msk_iam import MskIamLogin
+from window_consumer.kafka.login.oidc import OidcLogin
+from window_consumer.kafka.login.tokens import login_tokens
+from window_consumer.kafka.settings import BOOTSTRAP
+
+LOGINS: Final[Mapping[str, type[Login]]] = MappingProxyType(
+    {each.kind: each for each in (MskIamLogin, OidcLogin, GcpLogin, AzureLogin)}
+)
+"""The kinds by the words that ``kafka.login`` takes."""
+
+PROTOCOL: Final = "security.protocol"
+PROTOCOLS: Final = ("SASL_SSL", "SASL_PLAINTEXT")
+"""With what a login goes together. The first is the default; the other is for tests."""
+
+_CONTRADICTING: Final = ("sasl.", "enable.sasl.")
+"""Beginnings of properties that describe a login, too."""
+
+
+def login_properties(login: Login, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a login sets for a client with these properties, its token function included."""
+    complete = login.completed(brokers_of(properties))
+    return {
+        PROTOCOL: properties.get(PROTOCOL, PROTOCOLS[0]),
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": login_tokens(complete),
+    }
+
+
+def brokers_of(properties: Mapping[str, Any]) -> str:
+    """Return the addresses of a client's brokers, empty without any."""
+    return ",".join(str(properties[key]) for key in sorted(BOOTSTRAP) if properties.get(key))
+
+
+def contradicts(key: str, value: object) -> bool:
+    """Return whether a client's property cannot be set beside a login."""
+    if key == PROTOCOL:
+        return str(value).upper() not in PROTOCOLS
+    return key.startswith(_CONTRADICTING)
