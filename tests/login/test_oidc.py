@@ -66,8 +66,11 @@ def test_a_refusal_says_who_was_refused_and_why(token_server: TokenServer, statu
     token_server.answer = refusing(
         status, error="invalid_client", error_description="no such\nclient"
     )
-    with pytest.raises(TokenRefusedError, match=r"shop:1.*invalid_client: no such client"):
+    with pytest.raises(TokenRefusedError) as caught:
         token_of(login_at(token_server.url))
+    said = str(caught.value)
+    assert all(each in said for each in ("shop:1", "invalid_client", "no such client"))
+    assert "\n" not in said
 
 
 NO_EXPIRY = base64.urlsafe_b64encode(json.dumps({"sub": "bob"}).encode()).decode()

@@ -115,8 +115,7 @@ def _section(path: str, title: str, section: type, sections: Sections) -> str:
         meaning = options(Config)["kafka"][1].meaning
         rows = [f"| `{path}.{key}` | {option.meaning} |" for key, (_, option) in known.items()]
         table = ["| key | meaning |", "|---|---|", *rows]
-        rows = [f"| `{path}.login.{key}` | {of} | {text} |" for key, of, text in login_rows()]
-        table += ["", "| key | of the kind | meaning |", "|---|---|---|", *rows]
+        table += [f"| `{path}.login.{key}` | {of}: {text} |" for key, of, text in login_rows()]
         return f"## {title}\n\n{_KAFKA.format(meaning=meaning)}\n" + "\n".join(table) + "\n"
     table = [
         "| key | type | default | range | meaning | why this default |",
