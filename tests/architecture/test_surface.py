@@ -28,6 +28,7 @@ OWN = {
     "dlq": ["dlq"],
     "doctor": ["admin"],
     "fair": [],
+    "faststream": ["faststream"],
     "monitoring": ["metrics"],
     "new_failures": ["new_failures"],
     "parking": ["parking"],

@@ -60,6 +60,8 @@ class InvalidOrder(Exception):
 
 WITH_YAML = [page for page in PAGES if blocks(page, "yaml")]
 WITHOUT_APPLICATION = [ROOT / "docs/push.md", ROOT / "docs/sqs.md"]
+WITH_FILES = {ROOT / "docs/celery.md": "handlers:app", ROOT / "docs/faststream.md": "worker:app"}
+"""Pages whose blocks are files, and where their application is."""
 WITH_TESTS = [ROOT / "docs/testing.md"]
 
 PLUGIN = ("-p", "pytest_window_consumer")
@@ -110,6 +112,9 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
 ) -> None:
     with Commands(tmp_path) as commands:
         commands.application(module_of(page) if page in WITH_HANDLERS else SHOP)
+        if page in WITH_FILES:
+            for block in blocks(page, "python"):
+                (tmp_path / str(block.file)).write_text(block.text)
         for block in blocks(page, "yaml"):
             if block.file == "pipeline.yaml":
                 (tmp_path / block.file).write_text(block.text)
@@ -120,7 +125,8 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
                 tls = tmp_path / "tls"
                 tls.mkdir()
                 make_certificate(tls / "tls.crt", tls / "tls.key")
-            application = () if page in WITHOUT_APPLICATION else ("shop:app",)
+            named = WITH_FILES.get(page, "shop:app")
+            application = () if page in WITHOUT_APPLICATION else (named,)
             environment = {"KAFKA_BOOTSTRAP": "127.0.0.1:1", "TENANT": "acme", "SQS_SECRET": "x"}
             ended = commands.run("check", *application, env=environment)
             assert ended.code == 0, ended.said

@@ -30,7 +30,7 @@ def subscribed(trial: Trial) -> Any:
         await handle(body)
 
     several = trial.options.get("kind") == "workers"
-    broker = KafkaBroker(trial.bootstrap, logger=None, allow_auto_create_topics=False)
+    broker: Any = KafkaBroker(trial.bootstrap, logger=None, allow_auto_create_topics=False)
     broker.subscriber(
         trial.topic,
         group_id=trial.group,

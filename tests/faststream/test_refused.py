@@ -1,0 +1,74 @@
+"""What FastStream has and a worker has not is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from aiokafka.abc import ConsumerRebalanceListener
+from faststream import AckPolicy, confluent, kafka
+
+from window_consumer import UsageError
+from window_consumer.faststream import worker_of
+
+
+async def bill(body: Any) -> None:
+    """Do nothing."""
+
+
+def subscribed(module: ModuleType, *topics: str, **options: Any) -> Any:
+    broker = module.KafkaBroker("nowhere:9092", logger=None)
+    broker.subscriber(*topics, group_id="shop", **options)(bill)
+    return broker
+
+
+class Listener(ConsumerRebalanceListener):
+    """Notes nothing."""
+
+    def on_partitions_revoked(self, revoked: Any) -> None: ...
+
+    def on_partitions_assigned(self, assigned: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("named", "broker"),
+    [
+        (
+            "partitions=",
+            lambda: subscribed(
+                confluent, partitions=[confluent.TopicPartition("orders", partition=0)]
+            ),
+        ),
+        ("partitions=", lambda: subscribed(kafka, partitions=[kafka.TopicPartition("orders", 0)])),
+        ("pattern=", lambda: subscribed(kafka, pattern="orders.*")),
+        ("listener=", lambda: subscribed(kafka, "orders", listener=Listener())),
+        ("AckPolicy.MANUAL", lambda: subscribed(confluent, "orders", ack_policy=AckPolicy.MANUAL)),
+        ("AckPolicy.MANUAL", lambda: subscribed(kafka, "orders", ack_policy=AckPolicy.MANUAL)),
+        ("builtins.object", object),
+        ("@broker.subscriber", lambda: confluent.KafkaBroker("nowhere:9092")),
+    ],
+)
+def test_an_error_names_the_option(named: str, broker: Callable[[], Any]) -> None:
+    given = broker()
+    with pytest.raises(UsageError) as caught:
+        worker_of(given)
+    assert named in str(caught.value)
+
+
+def test_an_error_names_the_function_and_all_of_its_options() -> None:
+    broker = subscribed(kafka, pattern="orders.*", ack_policy=AckPolicy.MANUAL)
+    with pytest.raises(UsageError) as caught:
+        worker_of(broker)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 2
+    assert all("bill" in line for line in lines)
+
+
+def test_a_refused_broker_is_left_as_it_was() -> None:
+    broker = subscribed(kafka, pattern="orders.*")
+    before = broker.config.broker_config.producer, list(broker.middlewares)
+    with pytest.raises(UsageError):
+        worker_of(broker)
+    assert (broker.config.broker_config.producer, list(broker.middlewares)) == before

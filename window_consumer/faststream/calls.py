@@ -1,0 +1,121 @@
+"""A call of a subscriber: FastStream's own, up to where it would commit."""
+
+from __future__ import annotations
+
+from traceback import walk_tb
+from typing import Any, Final
+
+from faststream import BaseMiddleware
+from faststream.exceptions import (
+    AckMessage,
+    HandlerException,
+    NackMessage,
+    RejectMessage,
+    SkipMessage,
+    StopConsume,
+    SubscriberNotFound,
+)
+from faststream.message import AckStatus
+
+from window_consumer import Fatal, Produce, Record, Skip, Undecodable
+from window_consumer.faststream.kinds import BrokerKind
+from window_consumer.faststream.publishing import PublishingCall, call_begun, current_call
+
+
+class CallMiddleware(BaseMiddleware):
+    """The outermost middleware of a broker: sees what a call of ours raises to FastStream.
+
+    FastStream turns these exceptions into acknowledgements, and reports success.
+    """
+
+    async def consume_scope(self, call_next: Any, msg: Any) -> Any:
+        """Call the next one; note the signal, and whether the message was returned."""
+        call = current_call()
+        if call is None:
+            return await call_next(msg)
+        try:
+            return await call_next(msg)
+        except HandlerException as signal:
+            call.signal = signal
+            raise
+        finally:
+            call.nacked = msg.committed is AckStatus.NACKED
+
+
+class SubscriberCalls:
+    """Calls one subscriber. Owner: the event loop of its worker."""
+
+    def __init__(self, broker: Any, subscriber: Any, kind: BrokerKind):
+        self.subscriber = subscriber
+        self._broker = broker
+        self._kind = kind
+        self._prepared = False
+        subscriber._build_fastdepends_model()  # noqa: SLF001 - raises now what it would raise later
+
+    async def of_record(self, record: Record) -> list[Produce]:
+        """Call it with one record; return what it has published. Raises what it raises."""
+        return await self._call(self._kind.message_of(record))
+
+    async def of_batch(self, records: list[Record]) -> list[Produce]:
+        """Call it with the records of a batch, the same."""
+        return await self._call(tuple(map(self._kind.message_of, records)))
+
+    async def _call(self, message: Any) -> list[Produce]:
+        if not self._prepared:
+            # Again: FastStream(broker), below worker_of, gives the broker another context.
+            self.subscriber._build_fastdepends_model()  # noqa: SLF001 - only start() calls it,
+            self._broker._setup_logger()  # noqa: SLF001 - and this, and it consumes
+            self._prepared = True
+        with call_begun() as call:
+            try:
+                await self.subscriber.process_message(message)
+            except HandlerException as signal:  # AckPolicy.ACK_FIRST lets them through
+                call.signal = signal
+            except SubscriberNotFound as error:
+                raise Fatal("no filter of the subscriber takes this message") from error
+            except (StopConsume, SystemExit) as stop:
+                raise Fatal(
+                    f"the handler raised {type(stop).__name__}, and one message does not stop a"
+                    " worker: set retry.when_spent to stop, and raise another exception"
+                ) from stop
+            except Exception as error:
+                if _is_about_arguments(error):
+                    raise Undecodable(str(error)) from error
+                raise
+        return _results_of(call)
+
+
+_LIBRARIES: Final = {"contextlib", "msgspec", "pydantic", "pydantic_core"}
+
+
+def _is_about_arguments(error: Exception) -> bool:
+    """Return whether a message does not fit what a function, or its dependency, takes.
+
+    The class of the error does not say so: functions raise the same where they validate something.
+    FastDepends calls its serializer for arguments, and its ``response`` for what is returned.
+    """
+    for frame, _ in reversed(list(walk_tb(error.__traceback__))):
+        library = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if library == "fast_depends" and frame.f_code.co_name in {"__call__", "response"}:
+            return frame.f_code.co_name == "__call__"
+        if library not in {*_LIBRARIES, "fast_depends"}:
+            return False
+    return False
+
+
+def _results_of(call: PublishingCall) -> list[Produce]:
+    """Return a call's results, or raise what its signal means here."""
+    signal = call.signal
+    if call.nacked and signal is None:
+        signal = NackMessage()
+    match signal:
+        case None | AckMessage():
+            return call.results
+        case SkipMessage() if call.results:
+            return call.results
+        case SkipMessage():
+            raise Skip("the handler raised SkipMessage") from signal
+        case RejectMessage():
+            raise Fatal("the handler rejected the message") from signal
+        case _:
+            raise signal
