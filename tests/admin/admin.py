@@ -19,6 +19,8 @@ from window_consumer.admin.server import serving
 from window_consumer.config.sections.listening import TlsConfig
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
+    ConcurrencyAnswer,
+    ConcurrencyRequest,
     Intervention,
     InterventionResult,
     PauseRequest,
@@ -38,6 +40,7 @@ class MadeUpBoard:
         self.asked: list[str] = []
         self.record_value: dict[str, Any] | None = None
         self.answer: BreakerAnswer | None = BreakerAnswer.OBEYED
+        self.concurrency: ConcurrencyAnswer | None = ConcurrencyAnswer.OBEYED
         self.verdict: InterventionResult | None = InterventionResult.SKIPPED
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
@@ -62,6 +65,12 @@ class MadeUpBoard:
         )
         is_late = self.asked.count(self.asked[-1]) <= self.late
         return None if is_late else at.worker == "charge"
+
+    def set_concurrency(
+        self, at: BoardAddress, request: ConcurrencyRequest
+    ) -> ConcurrencyAnswer | None:
+        self.asked.append(f"{at.worker} {request.limit}, {request}")
+        return self.concurrency if at.worker == "charge" else ConcurrencyAnswer.NO_SUCH_WORKER
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
         self.asked.append(f"{at.worker} breaker: {'release' if release else 'hold'}")

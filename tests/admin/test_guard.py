@@ -24,7 +24,11 @@ from window_consumer.admin.server import serving
 from window_consumer.admin.tokens import AccessRole, AccessToken
 from window_consumer.config.sections.listening import TlsConfig
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import InterventionResult
+from window_consumer.engine.guards.interventions import (
+    ConcurrencyAnswer,
+    ConcurrencyRequest,
+    InterventionResult,
+)
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import TopicPartition
@@ -193,10 +197,11 @@ def test_who_pauses_is_written_down(
 
 
 @pytest.mark.parametrize("reason", ["a" * 201, "%0A", "%1B[2J"])
-def test_a_reason_that_nobody_could_show_is_refused(reason: str) -> None:
+@pytest.mark.parametrize("what", ["pause", "concurrency/4"])
+def test_a_reason_that_nobody_could_show_is_refused(what: str, reason: str) -> None:
     board = MadeUpBoard()
     with asking(board) as ask:
-        refused = ask(f"/api/workers/charge/pause?reason={reason}", "POST")
+        refused = ask(f"/api/workers/charge/{what}?reason={reason}", "POST")
     assert (refused.status, refused.json["error"][:7], board.asked) == (400, "reason:", [])
 
 
@@ -231,6 +236,41 @@ def test_who_decides_about_the_breaker_is_answered_and_written_down(
     fields = fields_of(caplog, LogEvent.ADMIN_BREAKER_DECIDED)
     assert (fields["worker"], fields["client"]) == (worker, "127.0.0.1")
     assert (fields["wanted"], fields["result"]) == (wanted, result)
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "status", "result"),
+    [
+        ("charge/concurrency/4", ConcurrencyAnswer.OBEYED, 200, "obeyed"),
+        ("charge/concurrency/auto", ConcurrencyAnswer.OBEYED, 200, "obeyed"),
+        ("charge/concurrency/4", ConcurrencyAnswer.TOO_MANY, 409, "too many"),
+        ("charge/concurrency/4", ConcurrencyAnswer.LEASES, 409, "leases"),
+        ("charge/concurrency/4", None, 504, None),
+        ("other/concurrency/4", ConcurrencyAnswer.OBEYED, 404, "no such worker"),
+    ],
+)
+def test_who_sets_the_concurrency_is_answered_and_written_down(
+    path: str,
+    answer: ConcurrencyAnswer | None,
+    status: int,
+    result: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    board = MadeUpBoard()
+    board.concurrency = answer
+    with asking(board) as ask:
+        answered = ask(f"/api/workers/{path}?reason=bank", "POST")
+        for wrong in ("0", "-1", "four", "1.5", "9" * 20):
+            assert ask(f"/api/workers/charge/concurrency/{wrong}", "POST").status == 404
+        assert ask("/api/workers/charge/concurrency/4").status == 405
+    assert (answered.status, answered.json.get("result")) == (status, result)
+    assert ("error" in answered.json) == (status != 200)
+    worker, _, wanted = path.split("/")
+    limit = None if wanted == "auto" else int(wanted)
+    assert board.asked == [f"{worker} {limit}, {ConcurrencyRequest(limit, '', 'bank')}"]
+    fields = fields_of(caplog, LogEvent.ADMIN_CONCURRENCY_REQUESTED)
+    assert (fields["worker"], fields["client"]) == (worker, "127.0.0.1")
+    assert (fields["limit"], fields["reason"], fields["result"]) == (limit, "bank", result)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def everything() -> WindowsSnapshot:
     return evolve(
         a_snapshot(),
         counters=did,
-        limit=LimitSnapshot(3, 4, "faster"),
+        limit=LimitSnapshot(3, 4, "faster", manual=PauseSnapshot("ops", "bank is down", 1.5)),
         changes_s=(1.5,),
         pause=PauseSnapshot("ops", "bank is down", 1.5),
         loop=LoopSnapshot(1.5, 0.5),

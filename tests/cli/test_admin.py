@@ -209,6 +209,14 @@ def test_copies_are_shown_and_paused_at_one_address(
     assert halted(ask) == [True, True]
     paused = [each["snapshot"]["pause"] for each in workers_of(ask, "/api/frame", count=2)]
     assert [each["reason"] for each in paused] == ["bank", "bank"]
+    assert ask("/api/workers/charge/concurrency/3?process=2", "POST").json["concurrency"] == 3
+    assert limits(ask) == [None, 3]
+    assert ask("/api/workers/charge/concurrency/4?reason=bank", "POST").status == 200
+    assert limits(ask) == [4, 4]
+    assert ask("/api/workers/charge/concurrency/99", "POST").json["result"] == "too many"
+    assert ask("/api/workers/nobody/concurrency/4", "POST").status == 404
+    assert ask("/api/workers/charge/concurrency/auto", "POST").status == 200
+    assert limits(ask) == [None, None]
     assert ask("/api/workers/charge/partitions/orders/0/pause", "POST").status == 200
     assert ask("/api/workers/charge/partitions/orders/7/pause", "POST").status == 404
     assert ask("/api/workers/charge/pause?process=3", "POST").status == 404
@@ -227,6 +235,11 @@ def test_copies_are_shown_and_paused_at_one_address(
     ended = command.stop()
     assert ended.code == 0
     assert len(ended.lines_of(LogEvent.ADMIN_VALUE_SHOWN)) == 1
+
+
+def limits(ask: Asking) -> list[int | None]:
+    found = [each["snapshot"]["limit"] for each in workers_of(ask, "/api/frame", count=2)]
+    return [None if each is None else each["limit"] for each in found]
 
 
 def halted(ask: Asking) -> list[bool]:

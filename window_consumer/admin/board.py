@@ -22,6 +22,8 @@ from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import Failing
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
+    ConcurrencyAnswer,
+    ConcurrencyRequest,
     Intervention,
     InterventionResult,
     PauseRequest,
@@ -69,6 +71,14 @@ class Board(Protocol):
 
     def halt(self, at: BoardAddress, request: PauseRequest, *, halted: bool) -> bool | None:
         """Pause or resume a worker or a partition; return False if it is unknown.
+
+        None if it did not answer in time.
+        """
+
+    def set_concurrency(
+        self, at: BoardAddress, request: ConcurrencyRequest
+    ) -> ConcurrencyAnswer | None:
+        """Set how many calls of a worker run at once in a process, and return the result.
 
         None if it did not answer in time.
         """
@@ -185,6 +195,15 @@ class WorkersBoard:
         if worker is None:
             return False
         return worker.interventions.halt(at.partition, request, halted=halted)
+
+    def set_concurrency(
+        self, at: BoardAddress, request: ConcurrencyRequest
+    ) -> ConcurrencyAnswer | None:
+        """Set how many calls of a worker run at once."""
+        worker = self._worker(at.worker)
+        if worker is None:
+            return ConcurrencyAnswer.NO_SUCH_WORKER
+        return worker.interventions.set_concurrency(request)
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
         """Release what a worker's breaker holds, or declare an outage, and return the result."""

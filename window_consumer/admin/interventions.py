@@ -8,7 +8,11 @@ from time import monotonic, sleep
 from typing import Final
 
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.interventions import Intervention, InterventionResult
+from window_consumer.engine.guards.interventions import (
+    ConcurrencyAnswer,
+    Intervention,
+    InterventionResult,
+)
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.worker import Worker
 
@@ -60,8 +64,18 @@ BREAKER_WORDS: Final[Mapping[BreakerAnswer, str]] = {
 }
 
 
+CONCURRENCY_WORDS: Final[Mapping[ConcurrencyAnswer, str]] = {
+    ConcurrencyAnswer.OBEYED: "done",
+    ConcurrencyAnswer.TOO_MANY: "that is more than it was started with: raise concurrency in its"
+    " configuration and restart it",
+    ConcurrencyAnswer.LEASES: "its calls are leases (pull), and clients decide how many they ask"
+    " for: see pull.max_in_flight",
+    ConcurrencyAnswer.NO_SUCH_WORKER: "there is no such worker here",
+}
+
+
 def is_reason(text: str) -> bool:
-    """Return whether a text is fit to be shown as the reason of a pause; see ``NO_REASON``."""
+    """Return whether a text is fit to be shown as a user's reason; see ``NO_REASON``."""
     return len(text) <= LONGEST_REASON and text.isprintable()
 
 

@@ -16,6 +16,8 @@ from window_consumer.admin.board import ANSWER_S, BoardAddress, CellPlace, now_m
 from window_consumer.admin.interventions import DEADLINE_S
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
+    ConcurrencyAnswer,
+    ConcurrencyRequest,
     Intervention,
     InterventionResult,
     PauseRequest,
@@ -90,6 +92,23 @@ class ReplicasBoard:
         found = (each for each in BreakerAnswer if each in results)
         return next(found, BreakerAnswer.NO_SUCH_WORKER)
 
+    def set_concurrency(
+        self, at: BoardAddress, request: ConcurrencyRequest
+    ) -> ConcurrencyAnswer | None:
+        """Set the concurrency of a worker in one replica, or in all.
+
+        None if one did not answer: it may still use the old one.
+        """
+        numbers = [at.process] if at.process else list(self.sockets)
+        query = urlencode({"user": request.user, "reason": request.reason})
+        path = _path(at.worker, None, f"concurrency/{request.limit or 'auto'}?{query}")
+        answers = self._ask(numbers, path, "POST", _HALT_S)
+        results = {_concurrency_answer(each) for each in answers.values()}
+        if None in results:
+            return None
+        found = (each for each in ConcurrencyAnswer if each in results)
+        return next(found, ConcurrencyAnswer.NO_SUCH_WORKER)
+
     def _of_all(self, at: BoardAddress, what: str) -> bool | None:
         """Send a command to one replica, or to all; return whether any obeyed, None if unknown."""
         numbers = [at.process] if at.process else list(self.sockets)
@@ -153,6 +172,12 @@ def _breaker_answer(answer: HttpAnswer | None) -> BreakerAnswer | None:
     if answer is None or answer.status == http.client.GATEWAY_TIMEOUT:
         return None
     return BreakerAnswer(json.loads(answer.text)["result"])
+
+
+def _concurrency_answer(answer: HttpAnswer | None) -> ConcurrencyAnswer | None:
+    if answer is None or answer.status == http.client.GATEWAY_TIMEOUT:
+        return None
+    return ConcurrencyAnswer(json.loads(answer.text)["result"])
 
 
 def _json_of(answer: HttpAnswer | None) -> dict[str, Any] | None:

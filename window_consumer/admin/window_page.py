@@ -11,15 +11,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from window_consumer.admin.answers import (
-    FILES,
-    Json,
-    ReadingRoute,
-    error,
-    principal_fields,
-    principal_of,
-    who_asks,
+from window_consumer.admin.action_log import (
+    NO_ANSWER,
+    cell_fields,
+    log_concurrency,
+    log_decision,
+    log_halt,
+    log_intervention,
 )
+from window_consumer.admin.answers import FILES, Json, ReadingRoute, error, principal_of, who_asks
 from window_consumer.admin.board import (
     Board,
     BoardAddress,
@@ -30,6 +30,7 @@ from window_consumer.admin.board import (
 from window_consumer.admin.feed import MOST_PAGES, Feed
 from window_consumer.admin.interventions import (
     BREAKER_WORDS,
+    CONCURRENCY_WORDS,
     DONE,
     NO_REASON,
     STATUS,
@@ -38,8 +39,9 @@ from window_consumer.admin.interventions import (
 )
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
+    ConcurrencyAnswer,
+    ConcurrencyRequest,
     Intervention,
-    InterventionResult,
     PauseRequest,
 )
 from window_consumer.model.log_events import LogEvent
@@ -52,7 +54,6 @@ _NO_VALUES: Final = (
     " hides what has to stay hidden all the same"
 )
 
-_NO_ANSWER: Final = "the poll thread did not answer in time; check the state and try again"
 _NO_INTERVENTION: Final = "of a record there are value, skip and dead-letter"
 
 _log = own_logger()
@@ -94,6 +95,7 @@ class WindowPages:
             ReadingRoute(_PARTITION + "/records/{offset}/value", self._value, methods=["POST"]),
             Route(_PARTITION + "/records/{offset}/{wanted}", self._intervene, methods=["POST"]),
             Route(_WORKER + "/breaker/{what}", self._decide_breaker, methods=["POST"]),
+            Route(_WORKER + "/concurrency/{limit}", self._set_concurrency, methods=["POST"]),
             Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
             Route(_PARTITION + "/{what}", self._halt, methods=["POST"]),
         ]
@@ -153,7 +155,7 @@ class WindowPages:
                 at.worker,
                 who_asks(request),
                 place,
-                extra=_cell_fields(LogEvent.ADMIN_VALUE_SHOWN, request, at),
+                extra=cell_fields(LogEvent.ADMIN_VALUE_SHOWN, request, at),
             )
         return Json(found)
 
@@ -164,9 +166,9 @@ class WindowPages:
             return error(HTTPStatus.NOT_FOUND, _NO_NUMBER if at is None else _NO_INTERVENTION)
         wanted = Intervention(given)
         verdict = await _elsewhere(lambda: self._board.intervene(at, wanted))
-        _log_intervention(request, at, wanted, verdict)
+        log_intervention(request, at, wanted, verdict)
         if verdict is None:
-            return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
+            return error(HTTPStatus.GATEWAY_TIMEOUT, NO_ANSWER)
         status = STATUS.get(verdict, HTTPStatus.CONFLICT)
         reason = {} if verdict in DONE else {"error": WORDS[verdict]}
         return Json({"verdict": verdict, **reason}, status)
@@ -186,12 +188,31 @@ class WindowPages:
         if not is_reason(wanted.reason):
             return error(HTTPStatus.BAD_REQUEST, f"reason: {NO_REASON}")
         done = await _elsewhere(lambda: self._board.halt(at, wanted, halted=what == "pause"))
-        _log_halt(request, at, what, wanted.reason, done=done)
+        log_halt(request, at, what, wanted.reason, done=done)
         if done is None:
-            return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
+            return error(HTTPStatus.GATEWAY_TIMEOUT, NO_ANSWER)
         if not done:
             return error(HTTPStatus.NOT_FOUND, "there is no such worker here, or it has not got it")
         return Json({"paused": what == "pause"})
+
+    async def _set_concurrency(self, request: Request) -> Response:
+        given, wanted = request.path_params, _pause_request(request)
+        limit = None if given["limit"] == "auto" else number_named(given["limit"])
+        if (limit is None and given["limit"] != "auto") or limit == 0:
+            return error(HTTPStatus.NOT_FOUND, "a concurrency is a whole number from 1, or auto")
+        if not is_reason(wanted.reason):
+            return error(HTTPStatus.BAD_REQUEST, f"reason: {NO_REASON}")
+        at = BoardAddress(given["worker"], None, request.query_params.get("process", ""))
+        asked = ConcurrencyRequest(limit, wanted.user, wanted.reason)
+        result = await _elsewhere(lambda: self._board.set_concurrency(at, asked))
+        log_concurrency(request, at, asked, result)
+        if result is None:
+            return error(HTTPStatus.GATEWAY_TIMEOUT, NO_ANSWER)
+        if result is ConcurrencyAnswer.OBEYED:
+            return Json({"concurrency": limit, "result": result})
+        missing = result is ConcurrencyAnswer.NO_SUCH_WORKER
+        status = HTTPStatus.NOT_FOUND if missing else HTTPStatus.CONFLICT
+        return Json({"result": result, "error": CONCURRENCY_WORDS[result]}, status)
 
     async def _decide_breaker(self, request: Request) -> Response:
         given = request.path_params
@@ -201,9 +222,9 @@ class WindowPages:
         at = BoardAddress(given["worker"], None, process)
         release = what == "release"
         result = await _elsewhere(lambda: self._board.decide_breaker(at, release=release))
-        _log_decision(request, at, what, result)
+        log_decision(request, at, what, result)
         if result is None:
-            return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
+            return error(HTTPStatus.GATEWAY_TIMEOUT, NO_ANSWER)
         if result is BreakerAnswer.OBEYED:
             return Json({"breaker": what, "result": result})
         missing = result is BreakerAnswer.NO_SUCH_WORKER
@@ -211,84 +232,11 @@ class WindowPages:
         return Json({"result": result, "error": BREAKER_WORDS[result]}, status)
 
 
-def _cell_fields(event: LogEvent, request: Request, at: CellPlace) -> dict[str, object]:
-    return {
-        "event": event,
-        "worker": at.worker,
-        "topic": at.partition.topic,
-        "partition": at.partition.partition,
-        "offset": at.offset,
-        **principal_fields(request),
-    }
-
-
 def _pause_request(request: Request) -> PauseRequest:
     user = principal_of(request).name
     if not who_asks(request):  # a replica, whose parent knows it
         user = request.query_params.get("user", "")
     return PauseRequest(user, request.query_params.get("reason", ""))
-
-
-def _log_halt(
-    request: Request, at: BoardAddress, what: str, reason: str, *, done: bool | None
-) -> None:
-    """Log who requested what, like ``_log_intervention``."""
-    if who_asks(request):
-        _log.warning(
-            "%s: %s asked to %s %s: %s",
-            at.worker,
-            who_asks(request),
-            what,
-            "the worker" if at.partition is None else at.partition,
-            _NO_ANSWER if done is None else "done" if done else "not here",
-            extra={
-                "event": LogEvent.ADMIN_PAUSE_REQUESTED,
-                **principal_fields(request),
-                "reason": reason,
-            },
-        )
-
-
-def _log_decision(
-    request: Request, at: BoardAddress, what: str, result: BreakerAnswer | None
-) -> None:
-    """Log who decided what, like ``_log_intervention``."""
-    if who_asks(request):
-        _log.warning(
-            "%s: %s asked to %s what its circuit breaker holds: %s",
-            at.worker,
-            who_asks(request),
-            what,
-            _NO_ANSWER if result is None else BREAKER_WORDS[result],
-            extra={
-                "event": LogEvent.ADMIN_BREAKER_DECIDED,
-                "worker": at.worker,
-                **principal_fields(request),
-                "wanted": what,
-                "result": result,
-            },
-        )
-
-
-def _log_intervention(
-    request: Request, at: CellPlace, wanted: Intervention, verdict: InterventionResult | None
-) -> None:
-    """Log who requested what; with several replicas their parent does it."""
-    if who_asks(request):
-        _log.warning(
-            "%s: %s asked to %s %s@%d: %s",
-            at.worker,
-            who_asks(request),
-            wanted,
-            at.partition,
-            at.offset,
-            _NO_ANSWER if verdict is None else WORDS[verdict],
-            extra={
-                **_cell_fields(LogEvent.ADMIN_RECORD_ENDED, request, at),
-                "wanted": wanted,
-                "result": verdict,
-            },
-        )
 
 
 def _cell_place(request: Request) -> CellPlace | None:

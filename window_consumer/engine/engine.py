@@ -27,6 +27,7 @@ on_lost         it is already lost
 on_stood_still  the whole process was frozen                         (returns suspect calls)
 on_halted       a user pauses or resumes one partition or all        dispatch
 on_intervention a user skips a failed record or dead-letters it      dispatch, publish
+on_concurrency  a user limits how many slots may be busy             dispatch
 on_stopping     drain: take in and start nothing more
 =============== ==================================================== =========================
 """
@@ -36,6 +37,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+
+from attrs import evolve
 
 from window_consumer.engine.commits.at_most_once import AtMostOnce
 from window_consumer.engine.commits.broadcast import Broadcast
@@ -58,6 +61,8 @@ from window_consumer.engine.guards.crash_history import CrashHistory
 from window_consumer.engine.guards.crash_suspects import CrashSuspects
 from window_consumer.engine.guards.interventions import (
     UNNAMED,
+    ConcurrencyAnswer,
+    ConcurrencyRequest,
     Intervention,
     InterventionResult,
     Interventions,
@@ -153,6 +158,8 @@ class Engine:
     """Makes what decides when records may start and what is committed."""
     _epochs = 0
     _doubt_until = float("-inf")
+    manual_limit: ConcurrencyRequest | None = None
+    """How many slots a user allows; None for what the configuration says."""
 
     def __init__(
         self,
@@ -637,6 +644,24 @@ class Engine:
         self._advance_rates(now)
         return self.start_gate.obey_user(now, release=release)
 
+    def on_concurrency(self, request: ConcurrencyRequest, now: float) -> ConcurrencyAnswer:
+        """Let only so many slots be busy from now on; running calls may finish."""
+        limiter, rules = self.adaptive_concurrency, self.rules
+        if rules.stall.leases:
+            return ConcurrencyAnswer.LEASES
+        if request.limit is not None and request.limit > rules.slots:
+            return ConcurrencyAnswer.TOO_MANY
+        self._advance_rates(now)
+        slots = request.limit or (rules.slots if limiter is None else limiter.limit)
+        if slots < self.dispatcher.slots:
+            self.start_gate.take_back(now)  # what is queued would run in slots that should rest
+        if limiter is None:
+            fewer = slots < rules.slots
+            self.dispatcher.slices_per_slot = 1 if fewer else self._slices_ahead
+        self.dispatcher.slots = slots
+        self.manual_limit = None if request.limit is None else evolve(request, since=now)
+        return ConcurrencyAnswer.OBEYED
+
     def on_stopping(self, now: float) -> None:
         """Take nothing in and start nothing more; running calls may finish."""
         self.stopping = True
@@ -845,12 +870,17 @@ class Engine:
         make = make or (self.guarantee_type if chosen is None else chosen(self.rules))
         return make(self.partitions, self.counters, self.dispatcher.wake)
 
+    @property
+    def _slices_ahead(self) -> int:
+        """How many slices a slot may have while all slots are used."""
+        # A queued slice would be in front of a class that arrives meanwhile.
+        fixed = self.adaptive_concurrency is None and not self.rules.stall.leases
+        return SLICES_PER_SLOT if fixed and self.shares is None else 1
+
     def _dispatcher(self) -> Dispatcher:
         """Return what makes slices, or batches."""
         rules, leases = self.rules, self.rules.stall.leases
-        # A queued slice would be in front of a class that arrives meanwhile.
-        rests = self.adaptive_concurrency is None and not leases and self.shares is None
-        ahead = SLICES_PER_SLOT if rests else 1
+        ahead = self._slices_ahead
         queues = self._start_queue(), self._start_queue()
         if rules.batch is None:
             longest = 1 if leases else rules.batch_records
@@ -907,7 +937,7 @@ class Engine:
         limiter.record(slice_.sent, now, records, failed, slice_.elapsed)
 
     def _adjust_limit(self, limiter: AdaptiveConcurrency, now: float) -> LimitNews | None:
-        if not self.slots_ready:
+        if not self.slots_ready or self.manual_limit is not None:
             limiter.wait(now)
             return None
         news = limiter.adjust(now, len(self.dispatcher.out))

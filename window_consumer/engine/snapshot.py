@@ -8,7 +8,7 @@ from math import isfinite
 
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
-from window_consumer.engine.guards.interventions import PauseRequest
+from window_consumer.engine.guards.interventions import ConcurrencyRequest, PauseRequest
 from window_consumer.engine.lag import lag_of
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
@@ -59,7 +59,7 @@ def take_snapshot(
         cost_s=engine.dispatcher.length.cost_s,
         durations=engine.durations.histogram(),
         breaker=_breaker(engine.breaker, now),
-        limit=_limit(engine.adaptive_concurrency),
+        limit=_limit(engine.adaptive_concurrency, engine.manual_limit, now),
         changes_s=tuple(now - each for each in engine.changes),
         halted=engine.pauses.worker,
         pause=_pause(engine.pauses.by_user, now),
@@ -81,13 +81,20 @@ def _slices(engine: Engine) -> list[Slice]:
     return [*engine.dispatcher.out, *engine.dispatcher.abandoned]
 
 
-def _limit(limiter: AdaptiveConcurrency | None) -> LimitSnapshot | None:
+def _limit(
+    limiter: AdaptiveConcurrency | None, manual: ConcurrencyRequest | None, now: float
+) -> LimitSnapshot | None:
+    if manual is not None and manual.limit is not None:
+        limit = manual.limit
+        settled = limit if limiter is None else limiter.base
+        since = _pause(manual, now)
+        return LimitSnapshot(limit, settled, str(manual), limiter is not None, since)
     if limiter is None:
         return None
     return LimitSnapshot(limiter.limit, limiter.base, limiter.why)
 
 
-def _pause(request: PauseRequest | None, now: float) -> PauseSnapshot | None:
+def _pause(request: PauseRequest | ConcurrencyRequest | None, now: float) -> PauseSnapshot | None:
     if request is None:
         return None
     return PauseSnapshot(request.user, request.reason, max(0.0, now - request.since))

@@ -164,20 +164,8 @@ class BreakerSnapshot:
 
 
 @frozen
-class LimitSnapshot:
-    """How many slots may be busy, if the worker adapts its concurrency."""
-
-    limit: int
-    """The current limit: the best known, or a trial limit."""
-    settled: int
-    """The best known limit."""
-    why: str = ""
-    """The reason for it, as text."""
-
-
-@frozen
 class PauseSnapshot:
-    """A pause of the worker that a user began."""
+    """A pause of the worker, or another state of it, that a user began."""
 
     user: str = ""
     """The name of the user's token; empty if none was needed."""
@@ -190,6 +178,22 @@ class PauseSnapshot:
         user = f" by {self.user}" if self.user else ""
         reason = f" ({self.reason})" if self.reason else ""
         return f"{user} for {lasted}{reason}"
+
+
+@frozen
+class LimitSnapshot:
+    """How many slots may be busy, if the worker adapts that or a user has set it."""
+
+    limit: int
+    """The current limit: a user's, the best known, or a trial limit."""
+    settled: int
+    """The best known limit; a user's, if the worker does not adapt it."""
+    why: str = ""
+    """The reason for it, as text."""
+    adapts: bool = True
+    """False for a fixed concurrency that a user has changed."""
+    manual: PauseSnapshot | None = None
+    """Who set it, why and since when; None unless a user did."""
 
 
 @frozen
@@ -254,7 +258,7 @@ class WindowsSnapshot:
     """How long calls took so far."""
     breaker: BreakerSnapshot = field(factory=BreakerSnapshot)
     limit: LimitSnapshot | None = None
-    """None for a fixed concurrency."""
+    """None for a fixed concurrency, unless a user has set another one."""
     changes_s: tuple[float, ...] = ()
     """Seconds since the last changes of the assignment, earliest change first."""
     halted: bool = False

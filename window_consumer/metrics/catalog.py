@@ -74,12 +74,14 @@ def _breaker(measures: Measures) -> Iterator[Sample]:
 
 
 def _settled(measures: Measures) -> Iterator[Sample]:
-    if measures.windows is not None and measures.windows.limit is not None:
-        yield (), measures.windows.limit.settled
+    limit = None if measures.windows is None else measures.windows.limit
+    if limit is not None and limit.adapts:
+        yield (), limit.settled
 
 
 def _limit_changes(measures: Measures) -> Iterator[Sample]:
-    if measures.windows is not None and measures.windows.limit is not None:
+    limit = None if measures.windows is None else measures.windows.limit
+    if limit is not None and limit.adapts:
         for cause in LimitCause:
             yield (cause.value,), measures.counters.limit_changes[cause]
 
@@ -305,7 +307,8 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "concurrency.limit",
         "{slot}",
-        "How many slots may be busy now; differs from the slots with concurrency: auto.",
+        "How many slots may be busy now; differs from the slots with concurrency: auto, and while"
+        " a user has set it.",
         lambda windows: windows.limit_now,
     ),
     Metric(

@@ -51,6 +51,7 @@ class LogEvent(StrEnum):
         "concurrency.changed",
         "the adaptive concurrency moved by a quarter or more",
     )
+    CONCURRENCY_SET = "concurrency.set", "a user set a worker's concurrency, or ended that"
     WORKER_STOPPED = "worker.stopped", "the summary of a worker that has ended"
     WORKER_FAILED = "worker.failed", "a worker ended with an error"
     WORKER_CRASHED = "worker.crashed", "a bug ended a worker"
@@ -202,6 +203,10 @@ class LogEvent(StrEnum):
     ADMIN_TOKEN_REFUSED = "admin.token_refused", "a client presented a wrong token"
     ADMIN_VALUE_SHOWN = "admin.value_shown", "a user viewed a record's value"
     ADMIN_PAUSE_REQUESTED = "admin.pause_requested", "a user requested a pause or resume"
+    ADMIN_CONCURRENCY_REQUESTED = (
+        "admin.concurrency_requested",
+        "a user requested another concurrency of a worker",
+    )
     ADMIN_BREAKER_DECIDED = "admin.breaker_decided", "a user decided what the breaker holds"
     ADMIN_RECORD_ENDED = "admin.record_ended", "a user requested to skip or dead-letter a record"
     ADMIN_FRAME_FAILED = "admin.frame_failed", "a frame could not be created: a bug"

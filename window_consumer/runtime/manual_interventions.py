@@ -1,4 +1,4 @@
-"""What people do to a running worker: pause and resume it, answer its breaker, resolve a record."""
+"""What people do to a running worker: pause it, set its concurrency, decide about records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from attrs import frozen
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
+    ConcurrencyAnswer,
+    ConcurrencyRequest,
     Intervention,
     InterventionResult,
     PauseRequest,
@@ -54,6 +56,24 @@ class ManualInterventions:
                     offset=None,  # else RecordContext takes it for a line without a place
                 )
             return is_ours
+
+        return self._mailbox.ask(do, _ANSWER_S)
+
+    def set_concurrency(self, request: ConcurrencyRequest) -> ConcurrencyAnswer | None:
+        """Set how many calls run at once, see ``Engine.on_concurrency``."""
+
+        def do(engine: Engine, clock: Clock) -> ConcurrencyAnswer:
+            answer = engine.on_concurrency(request, clock.now())
+            if answer is ConcurrencyAnswer.OBEYED:
+                limit = request.limit or "as configured"
+                self._log.info(
+                    LogEvent.CONCURRENCY_SET,
+                    f"concurrency {limit}, {request}",
+                    limit=request.limit,
+                    user=request.user,
+                    reason=request.reason,
+                )
+            return answer
 
         return self._mailbox.ask(do, _ANSWER_S)
 

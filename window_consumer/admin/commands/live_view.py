@@ -276,7 +276,10 @@ def _counted(by: Counter[str]) -> str:
 
 
 def _limit(limit: LimitSnapshot | None) -> Iterable[Text]:
-    if limit is not None:
+    if limit is not None and limit.manual is not None:
+        lasts = limit.manual.words(duration(limit.manual.seconds))
+        yield _line(f"  concurrency {limit.limit}, set manually{lasts}", "yellow")
+    elif limit is not None:
         yield _line(f"  concurrency {limit.settled}: {limit.why}", "dim")
 
 

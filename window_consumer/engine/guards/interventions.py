@@ -1,4 +1,4 @@
-"""Interventions: a user skips or dead-letters one record, or requests a pause, see ``pauses``.
+"""Interventions: a user skips or dead-letters one record, or requests a pause or a concurrency.
 
 Only a failed record that waits can be taken: for its next call, for a copy that the broker refuses,
 or for the breaker. A record whose call is running cannot, because not every pool can end that call,
@@ -67,6 +67,38 @@ class PauseRequest:
 
 UNNAMED: Final = PauseRequest()
 """A request without a name and a reason."""
+
+
+@frozen
+class ConcurrencyRequest:
+    """How many slots a user allows to be busy, and why."""
+
+    limit: int | None
+    """None for what the configuration says."""
+    user: str = ""
+    """The name of the user's token; empty if none is needed."""
+    reason: str = ""
+    since: float = 0.0
+    """Since when it holds, on the Engine's clock."""
+
+    def __str__(self) -> str:
+        user = f" by {self.user}" if self.user else ""
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"set manually{user}{reason}"
+
+
+class ConcurrencyAnswer(StrEnum):
+    """The result of a ConcurrencyRequest; only ``OBEYED`` changes anything.
+
+    Of several answers of replicas the one listed first counts.
+    """
+
+    OBEYED = "obeyed"
+    TOO_MANY = "too many"
+    """It exceeds the slots that the worker was started with."""
+    LEASES = "leases"
+    """Clients decide how many leases they ask for."""
+    NO_SUCH_WORKER = "no such worker"
 
 
 class Interventions:

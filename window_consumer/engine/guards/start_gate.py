@@ -90,7 +90,7 @@ class StartGate:
         self._dispatcher.kept_free = None
         if self._held_until != self._completion.held_until:
             self._held_until = self._completion.held_until
-            self._take_back(now)
+            self.take_back(now)
         waits = now < self._held_until
         if self._suspects.cases and self._breaker.lets_start and not waits:
             decisions.dispatch.extend(self._suspects.slices(now))
@@ -138,9 +138,9 @@ class StartGate:
             self._retry_queue.charge()
         self._counters.breaker_opened += news.state is BreakerState.OPEN and news.pardon
         if news.limits:
-            self._take_back(now)
+            self.take_back(now)
 
-    def _take_back(self, now: float) -> None:
+    def take_back(self, now: float) -> None:
         """Take back what has not started."""
         self._dispatcher.release_all_gathered()
         for slice_ in list(self._dispatcher.out):

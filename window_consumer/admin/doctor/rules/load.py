@@ -256,7 +256,8 @@ def handler_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     key = "concurrency" if seen.now.asking is None else "pull.max_in_flight"
     more = f"raise {key} to {better} or more" if better > slots else f"raise {key}"
     if seen.now.limit is not None and seen.now.limit.why:
-        more = f"concurrency: auto is at {slots:.0f} ({seen.now.limit.why})"
+        adapted = "concurrency" if seen.now.limit.manual is not None else "concurrency: auto"
+        more = f"{adapted} is at {slots:.0f} ({seen.now.limit.why})"
     yield LikelyCause(
         CauseKind.HANDLER_SLOW,
         seen.worker,
