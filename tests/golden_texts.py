@@ -25,6 +25,7 @@ VARIES = (
     (re.compile(r"\b(127\.0\.0\.1|localhost):\d{4,5}\b"), r"\1:{port}"),
     (re.compile(re.escape(gettempdir()) + r"/\w{11}\b"), "{directory}"),
     (re.compile(r"\b0x[0-9a-f]{6,}\b"), "{address}"),
+    (re.compile(r"\[(WC\d+): \S+errors\.md#\w+\]"), r"[\1]"),  # the documentation may move
 )
 """What differs from run to run, and how it stands in the files."""
 

@@ -150,7 +150,7 @@ def test_a_breaker_that_is_switched_off_and_a_worker_that_there_is_not_are_repor
         for option in ("--release", "--hold"):
             refused = worker.breaker(option, worker=name)
             assert (refused.code, refused.out) == (1, "")
-            assert refused.err == f"error: {name}: {BREAKER_WORDS[answer]}{more}\n"
+            assert refused.err.startswith(f"error: {name}: {BREAKER_WORDS[answer]}{more} [WC")
     without_token = worker.commands.run(
         "breaker", "--worker", "charge", "--hold", "--url", worker.url
     )

@@ -21,6 +21,7 @@ _COMMANDS = {
     "check": "window_consumer.cli.check_command:check_command",
     "schema": "window_consumer.cli.main:schema_command",
     "broker": "window_consumer.cli.broker:broker_command",
+    "completion": "window_consumer.cli.completion:completion_command",
 }
 
 
@@ -44,7 +45,13 @@ cli: Final = command_line(FEATURES)
 
 def main(arguments: list[str] | None = None, commands: click.Group = cli) -> None:
     """Run the command line and exit."""
-    sys.exit(guarded(lambda: int(commands.main(arguments, standalone_mode=False) or 0)))
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.exit(
+        guarded(
+            lambda: int(commands.main(arguments, standalone_mode=False) or 0),
+            as_json="--json" in given,
+        )
+    )
 
 
 @click.command("schema")

@@ -1,10 +1,17 @@
-"""What commands print at the end: exit codes, errors as one readable block, escaped text."""
+"""What commands print at the end: exit codes, errors as one readable block, escaped text.
+
+Errors go to stderr. With ``--json`` stdout gets one, too, as an object, so that whoever parses the
+output finds the reason there.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, metadata
+from typing import Any, Final
 
 import click
 
@@ -18,26 +25,39 @@ LOST = 3
 INTERRUPTED = 130
 
 
-def guarded(command: Callable[[], int]) -> int:
+BUG: Final = "WC199"
+"""The code of an error that is none of ours: a bug."""
+
+
+def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
     """Run a command and return the exit code; user mistakes never show a traceback."""
     try:
         return command()
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except BaseException as error:
-        return explain(error)
+        return explain(error, as_json=as_json)
 
 
-def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
-    """Print what went wrong, without secrets, and return the exit code for it."""
+def explain(
+    error: BaseException, mask: Callable[[str], str] = str, *, as_json: bool = False
+) -> int:
+    """Print what went wrong, without secrets, and return the exit code for it.
+
+    ``as_json`` is what the option ``--json`` says; within a command it is found out here.
+    """
+    context = click.get_current_context(silent=True)
+    as_json = as_json or (context is not None and context.params.get("as_json") is True)
     code = FAILED
     if isinstance(error, click.ClickException):
         error.show()
+        if as_json:
+            _print_object(error.format_message(), UsageError.code)
         code = WRONG_USAGE
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         code = INTERRUPTED
     elif isinstance(error, WindowConsumerError):
-        print_error(mask(str(error)))
+        print_error(mask(str(error)), error.code, as_json=as_json)
         code = WRONG_USAGE if isinstance(error, UsageError) else FAILED
     elif isinstance(error, BrokenPipeError):
         # The reader of our output has closed it; Python would complain again at its own exit.
@@ -46,13 +66,45 @@ def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
         raise error
     else:
         stack = "".join(traceback.format_exception(error))
-        print_error(mask(f"this is a bug, please report it:\n{stack}"))
+        print_error(mask(f"this is a bug, please report it:\n{stack}"), BUG, as_json=as_json)
     return code
 
 
-def print_error(text: str) -> None:
-    """Print an error block."""
-    click.echo(f"error: {text.rstrip()}", err=True)
+def print_error(text: str, code: str, *, as_json: bool = False) -> None:
+    """Print an error block, with its code and where the documentation explains it."""
+    said, place = text.rstrip(), f"[{code}: {explained_at(code)}]"
+    separator = "\n" if "\n" in said else " "
+    click.echo(f"error: {said}{separator}{place}", err=True)
+    if as_json:
+        _print_object(said, code)
+
+
+def print_result(fields: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print what a command did: its fields as JSON, or a text for people."""
+    if as_json:
+        print_json(fields)
+    else:
+        click.echo(text)
+
+
+def print_json(fields: Mapping[str, Any]) -> None:
+    """Print the JSON object of a command."""
+    click.echo(json.dumps(fields, indent=2))
+
+
+def _print_object(text: str, code: str) -> None:
+    click.echo(json.dumps({"error": text, "code": code, "help": explained_at(code)}))
+
+
+def explained_at(code: str) -> str:
+    """Return where the documentation explains an error: a URL, if the package names one."""
+    try:
+        urls = metadata("window-consumer").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        urls = []
+    found = dict(each.split(", ", 1) for each in urls if ", " in each)
+    base = found.get("Documentation", "docs").rstrip("/")
+    return f"{base}/errors.md#{code.lower()}"
 
 
 def duration(seconds: float) -> str:

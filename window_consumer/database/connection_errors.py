@@ -21,6 +21,8 @@ from window_consumer.model.errors import RunError, UsageError
 class UnusableDatabaseError(UsageError):
     """The database must be created first, or the user, password or rights are wrong."""
 
+    code = "WC140"
+
 
 @frozen
 class DatabaseUser:

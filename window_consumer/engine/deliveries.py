@@ -21,6 +21,8 @@ REMEMBERED_HOLES = 64
 class ImpossibleRecordsError(RunError):
     """A Source has delivered records as another partition's."""
 
+    code = "WC120"
+
 
 def check_names(batch: Batch) -> None:
     """Raise ImpossibleRecordsError if the first or last record belongs to another partition."""

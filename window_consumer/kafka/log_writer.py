@@ -40,6 +40,8 @@ Failed = dict[int, tuple[Copy, KafkaError]]
 class WriterFencedError(RunError):
     """Another writer with the same name has taken over."""
 
+    code = "WC122"
+
 
 class LogWriter(Protocol):
     """Writes batches. Owner: one thread."""

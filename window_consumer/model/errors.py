@@ -12,9 +12,13 @@ from window_consumer.model.outcome import Outcome
 class WindowConsumerError(Exception):
     """The root of all errors of this package: the message says what, where and what to do."""
 
+    code: ClassVar[str] = "WC100"
+
 
 class UsageError(WindowConsumerError):
     """Wrong use or configuration; nothing was started. The command line exits with 2."""
+
+    code = "WC101"
 
 
 class WrongKey(NamedTuple):
@@ -32,6 +36,8 @@ class ConfigError(UsageError):
     ``wrong`` holds all unusable keys, in the order of the file.
     """
 
+    code = "WC102"
+
     def __init__(self, message: str, wrong: Sequence[WrongKey] = ()):
         super().__init__(message)
         self.wrong = tuple(wrong)
@@ -40,41 +46,61 @@ class ConfigError(UsageError):
 class NotPermittedError(UsageError):
     """The cluster denies an operation that the configuration needs; the message names it."""
 
+    code = "WC103"
+
 
 class MissingTopicError(UsageError):
     """A required topic does not exist and may not, or could not, be created."""
+
+    code = "WC104"
 
 
 class RunError(WindowConsumerError):
     """Something failed while running. The command line exits with 1."""
 
+    code = "WC110"
+
 
 class BrokerUnavailableError(RunError):
     """No broker answered within the start timeout."""
+
+    code = "WC111"
 
 
 class StartStoppedError(RunError):
     """A stop was requested before the start was complete; nothing had begun."""
 
+    code = "WC113"
+
 
 class LifespanError(RunError):
     """The application's lifespan raised on entry; ``__cause__`` is its exception."""
+
+    code = "WC114"
 
 
 class AuthenticationError(RunError):
     """The cluster rejected our credentials."""
 
+    code = "WC112"
+
 
 class WorkerStoppedError(RunError):
     """A worker stopped by itself; what was unfinished is uncommitted and will run again."""
+
+    code = "WC115"
 
 
 class CallsHangError(WorkerStoppedError):
     """A worker stopped because too many calls hang and cannot be ended."""
 
+    code = "WC116"
+
 
 class CommitFailedError(WindowConsumerError):
     """A commit was refused. ``retriable`` says whether sending it again can help."""
+
+    code = "WC130"
 
     def __init__(self, message: str, *, retriable: bool = True, metadata_too_large: bool = False):
         super().__init__(message)
@@ -93,6 +119,8 @@ class GivenUpError(CommitFailedError):
 class NotCommittedError(WindowConsumerError):
     """A transaction was not committed, as far as is known: its records run again."""
 
+    code = "WC131"
+
     def __init__(self, message: str, *, metadata_too_large: bool = False):
         super().__init__(message)
         self.metadata_too_large = metadata_too_large
@@ -101,6 +129,8 @@ class NotCommittedError(WindowConsumerError):
 
 class PublishFailedError(WindowConsumerError):
     """The broker did not ack a copy, or the result is unknown; the record stays open."""
+
+    code = "WC132"
 
     def __init__(
         self,
@@ -127,6 +157,8 @@ class PublishFailedError(WindowConsumerError):
 class ResultRefusedError(WindowConsumerError):
     """A record that a handler returned was permanently refused; its call counts as failed."""
 
+    code = "WC133"
+
     def __init__(self, message: str, *, of_topic: bool = False):
         super().__init__(message)
         self.of_topic = of_topic
@@ -136,25 +168,37 @@ class ResultRefusedError(WindowConsumerError):
 class ProcessCrashedError(WindowConsumerError):
     """The process ended while a record ran alone; never raised, used in the dead letter."""
 
+    code = "WC135"
+
 
 class ProcessDiedError(WindowConsumerError):
     """A child process died during a record's call; never raised, used as the record's failure."""
+
+    code = "WC136"
 
 
 class StalledError(WindowConsumerError):
     """A call did not return in time; never raised, used in the record's copy."""
 
+    code = "WC137"
+
 
 class LeaseExpiredError(WindowConsumerError):
     """A call's lease ended before its result came; never raised, used as the record's failure."""
+
+    code = "WC138"
 
 
 class WrongProcessError(UsageError):
     """The object was created in another process: librdkafka does not survive a fork."""
 
+    code = "WC105"
+
 
 class CapacityError(UsageError):
     """The embedded broker was asked to hold more than it can keep."""
+
+    code = "WC106"
 
 
 class HandlerSignal(Exception):  # noqa: N818 - these are verdicts of a handler, not errors of ours
@@ -236,6 +280,8 @@ class PartialFailure(HandlerSignal):
 
 class NotInBatchError(WindowConsumerError):
     """A batch handler named a record outside its batch; all records of the batch failed."""
+
+    code = "WC134"
 
 
 class NotCalled(HandlerSignal):

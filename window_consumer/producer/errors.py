@@ -16,6 +16,8 @@ from window_consumer.model.errors import (
 class SendError(WindowConsumerError):
     """The base class of all errors that a Producer's futures raise."""
 
+    code = "WC150"
+
     refused = False
     """Whether the record is certainly not written, and sending it again cannot help."""
 
@@ -28,6 +30,8 @@ class RefusedError(SendError):
 
 class TooLargeError(RefusedError):
     """The record alone exceeds the topic's size limit."""
+
+    code = "WC151"
 
     def __init__(self, topic: str, size: int, limit: int | None):
         known = "" if limit is None else f" of {limit}"
@@ -45,21 +49,31 @@ class TooLargeError(RefusedError):
 class SendDeniedError(RefusedError):
     """The producer may not write to the topic: an ACL is missing."""
 
+    code = "WC152"
+
 
 class NoSuchTopicError(RefusedError):
     """The topic was missing for 60 s."""
+
+    code = "WC153"
 
 
 class InvalidRecordError(RefusedError):
     """The record is invalid for the brokers or the client: its topic, timestamp or format."""
 
+    code = "WC154"
+
 
 class LoginRefusedError(SendError):
     """The brokers have refused the producer's login for 30 s; the record was not written."""
 
+    code = "WC155"
+
 
 class NeverSentError(SendError):
     """The producer was closed before the record was sent: it is certainly not written."""
+
+    code = "WC156"
 
 
 class MayHaveArrivedError(SendError):
@@ -68,17 +82,25 @@ class MayHaveArrivedError(SendError):
     Sending it again with the same ``wc-id`` is safe if consumers deduplicate by id.
     """
 
+    code = "WC157"
+
 
 class BufferFullError(SendError, BufferError):
     """The buffer had no room within ``max_block``; the record was not accepted."""
+
+    code = "WC158"
 
 
 class ProducerClosedError(UsageError):
     """The producer was used after ``close``."""
 
+    code = "WC159"
+
 
 class TransactionAbortedError(RunError):
     """A transaction was not committed; none of its records is visible. Retry it."""
+
+    code = "WC160"
 
 
 def closed_error() -> ProducerClosedError:

@@ -33,6 +33,8 @@ _HOLDS: Final = frozenset({429, 503})
 class PushFailedError(WindowConsumerError):
     """A request did not succeed; the record is tried again."""
 
+    code = "WC165"
+
 
 class NoConnectionError(PushFailedError):
     """There was no connection, or it broke: DNS, TCP or TLS."""

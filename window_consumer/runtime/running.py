@@ -357,6 +357,7 @@ class Running:
                     "event": LogEvent.WORKER_FAILED,
                     "worker": worker.name,
                     "error": type(error).__name__,
+                    "code": error.code,
                 },
             )
         else:

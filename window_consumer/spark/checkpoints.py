@@ -33,6 +33,8 @@ Spans = Mapping[Place, tuple[int, int]]
 class CheckpointError(UsageError):
     """A checkpoint is missing, or belongs to something else; the message says what to do."""
 
+    code = "WC174"
+
     def __init__(self, message: str, problem: CheckpointProblem):
         super().__init__(message)
         self.problem = problem

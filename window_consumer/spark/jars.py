@@ -32,13 +32,19 @@ _CHUNK: Final = 1024**2
 class MissingJarsError(UsageError):
     """Spark's connectors are missing; the message says how to get them."""
 
+    code = "WC171"
+
 
 class JarsNotFetchedError(RunError):
     """Maven did not download the jars of the lock."""
 
+    code = "WC172"
+
 
 class UnwritableDirectoryError(UsageError):
     """The jars' directory is not writable."""
+
+    code = "WC173"
 
 
 @frozen

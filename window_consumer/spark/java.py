@@ -24,6 +24,8 @@ _ADVICE: Final = (
 class NoJavaError(UsageError):
     """Java is missing or too old for Spark; the message says which version it needs."""
 
+    code = "WC170"
+
 
 def path() -> str:
     """Return the `java` in use; raises NoJavaError."""

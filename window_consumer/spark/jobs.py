@@ -25,9 +25,13 @@ from window_consumer.spark.wire import Job, jobs
 class BatchFailedError(RunError):
     """A batch was not written; the sink has the reason."""
 
+    code = "WC176"
+
 
 class SecondWriterError(RunError):
     """Two processes run one job."""
+
+    code = "WC177"
 
 
 JOBS: Final = jobs()

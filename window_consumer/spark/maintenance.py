@@ -45,6 +45,8 @@ _LISTERS: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "
 class BusyTableError(RunError):
     """Other writers repeatedly changed the same part of a table."""
 
+    code = "WC178"
+
 
 @frozen
 class TableMaintenance:

@@ -61,6 +61,8 @@ _VERSION: Final = "window_consumer.version"
 class NewerTableError(UsageError):
     """A table was written by a later version of the package."""
 
+    code = "WC179"
+
 
 @frozen
 class Table:

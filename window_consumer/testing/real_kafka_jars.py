@@ -49,6 +49,8 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 class KafkaUnavailableError(RunError):
     """A real Kafka is not available on this machine; the message says what is missing."""
 
+    code = "WC190"
+
 
 def default_directory() -> Path:
     """Return the jars' directory: $WINDOW_CONSUMER_KAFKA_DIR, or .kafka in the checkout."""

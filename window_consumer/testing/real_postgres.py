@@ -43,6 +43,8 @@ _WATCHDOG: Final = 'cat > /dev/null; kill -s KILL -- "-$1"'
 class PostgresUnavailableError(RunError):
     """PostgreSQL's server is not installed, or this user may not start it."""
 
+    code = "WC191"
+
 
 def find_server() -> Path:
     """Return the folder with PostgreSQL's programs: Debian's newest, or the one on the PATH.

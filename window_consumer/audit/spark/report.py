@@ -125,6 +125,8 @@ _NOT_ASKED: Final = ("app", "bytes", "without_timestamp", "skewed", "day")
 class NoCountsError(UsageError):
     """The pipeline has not created the table of counts, or it is elsewhere."""
 
+    code = "WC181"
+
 
 @frozen(kw_only=True)
 class Scope:

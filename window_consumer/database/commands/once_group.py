@@ -72,7 +72,7 @@ def status_command(
         click.echo("\n".join(line for each in found for line in each.in_words()))
     problems = [each.problem for each in found if each.problem is not None]
     if problems:
-        print_error(plan.mask("\n".join(problems)))
+        print_error(plan.mask("\n".join(problems)), UsageError.code)
     return WRONG_USAGE if problems else OK
 
 

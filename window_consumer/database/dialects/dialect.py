@@ -33,9 +33,13 @@ ONCE_READ_ONLY: Final = (
 class ReadOnlyDatabaseError(UsageError):
     """The database accepts no changes: it is a replica, or a privilege is missing."""
 
+    code = "WC141"
+
 
 class TransactionFailedError(WindowConsumerError):
     """A statement failed and the handler continued: its transaction cannot be committed."""
+
+    code = "WC142"
 
 
 class EffectKey(NamedTuple):

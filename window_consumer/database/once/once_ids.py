@@ -20,9 +20,13 @@ BusinessId = Callable[[Record], object]
 class IdsUnknownError(WindowConsumerError):
     """The database neither inserted an id nor has it: whether the record is done is unknown."""
 
+    code = "WC148"
+
 
 class IdHeldError(WindowConsumerError):
     """Another transaction with the same id did not end in time."""
+
+    code = "WC147"
 
 
 def key_of(record: Record, by: BusinessId | None) -> EffectKey:

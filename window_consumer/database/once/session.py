@@ -21,6 +21,8 @@ __handler_layer__ = True  # its frames are no part of a failure, see runtime/sta
 class SessionOwnedError(WindowConsumerError):
     """A handler ended the transaction of ``record.session``, which the framework manages."""
 
+    code = "WC144"
+
 
 class EffectSession(Protocol):
     """A session as the framework uses it. Owner: the slot that calls the handler."""

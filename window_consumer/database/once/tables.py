@@ -226,3 +226,5 @@ _QUERIED: Final = 500
 
 class OnceTableError(UsageError):
     """A table of ``once`` is missing, or has other columns."""
+
+    code = "WC143"

@@ -33,9 +33,13 @@ _SYNC_DRIVERS: Final[Mapping[str, str]] = {"postgresql": "psycopg", "sqlite": "p
 class WrongTableError(UsageError):
     """The table of the outbox is missing, or lacks columns."""
 
+    code = "WC145"
+
 
 class ShardsDifferError(UsageError):
     """``outbox.shards`` differs from the number given to Outbox()."""
+
+    code = "WC146"
 
 
 _SAMPLED: Final = 200

@@ -54,6 +54,8 @@ class Start:
 class NoOffsetError(WorkerStoppedError):
     """Nothing is committed for a partition, and ``on_no_offset`` is fail."""
 
+    code = "WC117"
+
 
 def needs_log(committed: CommittedOffset, topic_hash: int) -> bool:
     """Return whether the log's range matters for this commit: reading it costs a round trip."""

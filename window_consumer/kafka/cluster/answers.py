@@ -22,6 +22,8 @@ _MOMENT_S = 0.2
 class UnsupportedError(RunError):
     """The cluster does not support this request."""
 
+    code = "WC119"
+
 
 class AlreadyThereError(RunError):
     """The topic exists."""
@@ -29,6 +31,8 @@ class AlreadyThereError(RunError):
 
 class NoGroupError(RunError):
     """The group never existed."""
+
+    code = "WC123"
 
 
 def patience_s(attempt: int, most_s: float, left_s: float) -> float:

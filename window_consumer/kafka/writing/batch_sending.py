@@ -58,6 +58,8 @@ NO_FAULTS: Final[Mapping[int, str]] = MappingProxyType({})
 class FencedError(RunError):
     """Another process sends under this transactional id."""
 
+    code = "WC121"
+
 
 class BatchSender:
     """Sends batches in their order, each in a transaction. Owner: one thread."""

@@ -39,6 +39,8 @@ AtEnd = Literal["leave", "fail"]
 class HeldRecordsError(RunError):
     """A task ends while it holds records. ``without_error`` has no text of a handler's error."""
 
+    code = "WC183"
+
     def __init__(self, text: str, without_error: str):
         super().__init__(text)
         self.without_error = without_error

@@ -32,6 +32,8 @@ Share = Mapping[int, Span]
 class RecordsGoneError(RunError):
     """Retention has removed records of the range."""
 
+    code = "WC182"
+
 
 def shared_out(spans: Spans, tasks: int, *, may_split: bool) -> list[Share]:
     """Divide a range among at most ``tasks`` tasks, about equally.

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 class JobRunningError(UsageError):
     """Another process runs the job."""
 
+    code = "WC175"
+
 
 AGAIN_S: Final = 10.0
 """Time between attempts of a repeated job while Kafka does not respond."""

@@ -37,6 +37,8 @@ _DISTINCT: Final = "QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY ti
 class NoTableError(UsageError):
     """The pipeline has not created the table yet, or the path is wrong."""
 
+    code = "WC180"
+
 
 class Index:
     """A snapshot of the table of events, taken when opened or refreshed. Owner: one thread."""
