@@ -105,7 +105,7 @@ async def fields_of(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        raise UsageError("the body is no JSON object")
+        raise UsageError("the body is not a JSON object")
     return fields
 
 

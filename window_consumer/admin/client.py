@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from attrs import field, frozen
 
@@ -28,8 +28,16 @@ _LARGEST: Final = 64 * 2**20
 """A snapshot of 1,000 full windows has about 60 MB; a larger answer is not a worker's."""
 
 
+NOT_A_WORKER: Final = "it does not answer like a worker"
+
+_ATTEMPTS: Final = 3
+"""If a replica is later still, the others have obeyed; to ask them again changes nothing."""
+
+
 class AskError(RunError):
     """An admin address does not answer like a worker; the message gives the reason on one line."""
+
+    code = "WC118"
 
 
 @frozen
@@ -116,13 +124,20 @@ class AdminAnswer:
 
 
 def ask(
-    address: AdminAddress, access: Access, timeout_s: float = DEADLINE_S, *, stacks: bool = False
+    address: AdminAddress,
+    access: Access,
+    timeout_s: float = DEADLINE_S,
+    *,
+    stacks: bool = False,
+    history: bool = False,
 ) -> AdminAnswer:
     """Fetch all windows; raise AskError without an answer or with one that is not a worker's.
 
     Follows no redirects and uses no proxy: the token goes to this address alone.
     """
-    status, text = fetch(address, f"{WINDOWS}?stacks=1" if stacks else WINDOWS, access, timeout_s)
+    wanted = [name for name, want in (("stacks=1", stacks), ("history=1", history)) if want]
+    path = f"{WINDOWS}?{'&'.join(wanted)}" if wanted else WINDOWS
+    status, text = fetch(address, path, access, timeout_s)
     if status != HTTPStatus.OK:
         raise AskError(f"{address}: {_refusal(status, with_token=access.token is not None)}")
     return _read(address, text)
@@ -142,8 +157,35 @@ def command(address: AdminAddress, path: str, access: Access) -> tuple[int, Any]
         if status == HTTPStatus.FORBIDDEN:
             raise AskError(f"{address}: {answer['error']}")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise AskError(f"{address}: whatever answers there is not a worker") from error
+        raise AskError(f"{address}: {NOT_A_WORKER}") from error
     return status, answer
+
+
+def command_worker(
+    worker: str, path: str, address: AdminAddress, access: Access, reason: str = ""
+) -> None:
+    """Have a worker, in all replicas, obey a command that may be repeated.
+
+    ``path`` follows the worker's name. Raises RunError with the reason of a refusal.
+    """
+    query = f"?{urlencode({'reason': reason})}" if reason else ""
+    for _ in range(_ATTEMPTS):
+        status, answer = command(address, f"{worker_path(worker)}/{path}{query}", access)
+        if status != HTTPStatus.GATEWAY_TIMEOUT:
+            break
+    if status != HTTPStatus.OK:
+        raise RunError(f"{worker}: {refusal_in(answer)}")
+
+
+def worker_path(worker: str) -> str:
+    """Return where an address has its commands for a worker."""
+    return f"/api/workers/{quote(worker, safe='')}"
+
+
+def refusal_in(answer: Any) -> str:
+    """Return why a worker refuses a command."""
+    why = answer.get("error") if isinstance(answer, dict) else None
+    return str(why or NOT_A_WORKER)
 
 
 def fetch(
@@ -201,7 +243,5 @@ def _read(address: AdminAddress, text: bytes) -> AdminAnswer:
         workers = from_json(answer["workers"], tuple[WorkerSnapshot, ...])
         missing = tuple(map(str, answer.get("missing") or ()))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise AskError(
-            f"{address}: whatever answers there is not a worker, or one of another version"
-        ) from error
+        raise AskError(f"{address}: {NOT_A_WORKER}, or like one of another version") from error
     return AdminAnswer(workers, answer, missing)

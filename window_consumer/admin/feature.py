@@ -53,11 +53,13 @@ class AdminFeature(Feature):
         {
             "console": "window_consumer.admin.commands.console:console_command",
             "top": "window_consumer.admin.commands.top:top_command",
+            "status": "window_consumer.admin.commands.status:status_command",
             "doctor": "window_consumer.admin.commands.doctor:doctor_command",
             "skip": "window_consumer.admin.commands.intervene:skip_command",
             "dead-letter": "window_consumer.admin.commands.intervene:dead_letter_command",
             "pause": "window_consumer.admin.commands.pause:pause_command",
             "resume": "window_consumer.admin.commands.pause:resume_command",
+            "concurrency": "window_consumer.admin.commands.concurrency:concurrency_command",
             "breaker": "window_consumer.admin.commands.breaker:breaker_command",
         }
     )

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
+from window_consumer.cli.completion import workers_named
 from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.plan.feature_list import FeatureList
 
@@ -101,7 +102,11 @@ pipeline_config = click.option(
     help="The configuration of the pipeline.",
 )
 only = click.option(
-    "--only", multiple=True, metavar="WORKER", help="Only this worker; may be repeated."
+    "--only",
+    multiple=True,
+    metavar="WORKER",
+    shell_complete=workers_named,
+    help="Only this worker; may be repeated.",
 )
 overrides = click.option(
     "--set",
@@ -117,6 +122,7 @@ start_timeout = click.option(
     metavar="DURATION",
     help="Give up when no broker answers for this long (exit code 1). [default: never]",
 )
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 short_start_timeout = click.option(
     "--start-timeout",
     type=DURATION,

@@ -12,7 +12,7 @@ import click
 
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.output import FAILED, OK, duration, explain
+from window_consumer.cli.output import FAILED, OK, duration, explain, print_result
 from window_consumer.cli.signals import Signals
 from window_consumer.config import LoadedConfig, Mask, load
 from window_consumer.database import require_sqlalchemy
@@ -151,15 +151,21 @@ def list_command(
 @common.overrides
 @click.argument("ids", nargs=-1, type=click.UUID)
 @click.option("--all", "every", is_flag=True, help="All rows that Kafka has refused.")
+@common.json_option
 def retry_command(
-    config: Path, overrides: tuple[str, ...], ids: tuple[uuid.UUID, ...], *, every: bool
+    config: Path,
+    overrides: tuple[str, ...],
+    ids: tuple[uuid.UUID, ...],
+    *,
+    every: bool,
+    as_json: bool,
 ) -> int:
     """Send refused rows again now: those with these ids, or all."""
     chosen = _chosen(ids, every=every)
 
     def action(database: OutboxDatabase, connection: sa.Connection) -> int:
         count = database.store.retry(connection, chosen)
-        click.echo(f"{count} rows will be sent again")
+        print_result({"retried": count}, f"{count} rows will be sent again", as_json=as_json)
         return OK
 
     return _with_database(config, overrides, action)
@@ -170,15 +176,21 @@ def retry_command(
 @common.overrides
 @click.argument("ids", nargs=-1, type=click.UUID)
 @click.option("--all", "every", is_flag=True, help="All rows that block their keys.")
+@common.json_option
 def skip_command(
-    config: Path, overrides: tuple[str, ...], ids: tuple[uuid.UUID, ...], *, every: bool
+    config: Path,
+    overrides: tuple[str, ...],
+    ids: tuple[uuid.UUID, ...],
+    *,
+    every: bool,
+    as_json: bool,
 ) -> int:
     """Give up rows that block their keys: later rows of these keys are sent."""
     chosen = _chosen(ids, every=every)
 
     def action(database: OutboxDatabase, connection: sa.Connection) -> int:
         count = database.store.skip(connection, chosen)
-        click.echo(f"{count} rows marked as failed")
+        print_result({"skipped": count}, f"{count} rows marked as failed", as_json=as_json)
         return OK
 
     return _with_database(config, overrides, action)

@@ -50,7 +50,7 @@ def demo_command(*, as_json: bool, no_ui: bool) -> int:
     # Failures here are intended; the report lists them.
     logging.getLogger("window_consumer").setLevel(logging.CRITICAL)
     console = Console(stderr=as_json)
-    if no_ui or not console.is_terminal:
+    if no_ui or not console.is_terminal or console.is_dumb_terminal:
         report = run_demo()
     else:
         with Live(console=console, auto_refresh=False, transient=True) as live:

@@ -169,7 +169,8 @@ def redrive_jobs(
     known = loaded.config.workers
     for name in workers:
         if name not in known:
-            raise UsageError(f"--worker {name}: there is none; there are {', '.join(known)}")
+            names = ", ".join(known)
+            raise UsageError(f"--worker {name}: there is no such worker; there are {names}")
         refuse_broadcast(loaded, known[name])
     jobs, seen = [], set()
     for name in workers or known:

@@ -107,7 +107,7 @@ class TopicSearch:
         policy = settings.get("cleanup.policy")
         if policy is None:
             raise NotPermittedError(
-                f"--to-source: whether {source} is compacted cannot be found out: allow"
+                f"--to-source: whether {source} is compacted is unknown: allow"
                 f" DESCRIBE_CONFIGS on it, or leave out --to-source"
             )
         if "compact" in policy:

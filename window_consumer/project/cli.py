@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from window_consumer.cli.output import OK
+from window_consumer.cli.options import json_option
+from window_consumer.cli.output import OK, print_json, print_result
 from window_consumer.model.errors import UsageError
 from window_consumer.project.new_handler import HandlerForm, add_handler
 from window_consumer.project.new_project import create_project
@@ -15,7 +16,8 @@ from window_consumer.project.new_project import create_project
 
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path), default=Path())
-def init_command(*, directory: Path) -> int:
+@json_option
+def init_command(*, directory: Path, as_json: bool) -> int:
     """Create a project in DIRECTORY, by default this one; it must be empty.
 
     It has a handler with a test, workers.yaml, a Dockerfile, a compose file with Kafka, and a
@@ -25,6 +27,9 @@ def init_command(*, directory: Path) -> int:
         written = create_project(directory)
     except OSError as error:
         raise UsageError(f"cannot write the project: {error}") from error
+    if as_json:
+        print_json({"written": [str(directory / path) for path in written]})
+        return OK
     for path in written:
         click.echo(f"wrote {directory / path}")
     click.echo("\nNext:\n")
@@ -45,7 +50,10 @@ def new_group() -> None:
 @click.option("--topic", metavar="TOPIC", help="What it reads; by default the topic of its name.")
 @click.option("--async", "is_async", is_flag=True, help="A coroutine.")
 @click.option("--batch", "is_batch", is_flag=True, help="A function of a list of records.")
-def handler_command(*, name: str, topic: str | None, is_async: bool, is_batch: bool) -> int:
+@json_option
+def handler_command(
+    *, name: str, topic: str | None, is_async: bool, is_batch: bool, as_json: bool
+) -> int:
     """Add the handler NAME, its worker and its test.
 
     The handler goes to the end of the module that pytest's configuration names
@@ -61,7 +69,8 @@ def handler_command(*, name: str, topic: str | None, is_async: bool, is_batch: b
         written = add_handler(Path(), name, topic, form)
     except OSError as error:
         raise UsageError(f"cannot add the handler: {error}") from error
-    for path in written:
-        click.echo(f"wrote {path}")
-    click.echo(f"\nThe topic {topic} must exist before the worker starts.")
+    lines = [f"wrote {path}" for path in written]
+    lines += ["", f"The topic {topic} must exist before the worker starts."]
+    fields = {"written": [str(path) for path in written], "topic": topic}
+    print_result(fields, "\n".join(lines), as_json=as_json)
     return OK

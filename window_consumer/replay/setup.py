@@ -23,7 +23,8 @@ def worker_of(loaded: LoadedConfig, name: str) -> WorkerConfig:
     """Return a worker of the configuration; raise UsageError for an unknown or groupless one."""
     known = loaded.config.workers
     if name not in known:
-        raise UsageError(f"--worker {name}: there is none; there are {', '.join(sorted(known))}")
+        names = ", ".join(sorted(known))
+        raise UsageError(f"--worker {name}: there is no such worker; there are {names}")
     refuse_broadcast(loaded, known[name])
     return known[name]
 

@@ -15,7 +15,7 @@ import click
 from attrs import define, field, frozen
 
 from window_consumer.cli import options
-from window_consumer.cli.output import FAILED, INTERRUPTED, OK
+from window_consumer.cli.output import FAILED, INTERRUPTED, OK, print_json
 from window_consumer.cli.signals import Signals
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
@@ -64,6 +64,8 @@ class SimulatedWorker:
     """Asked between schedules, instead of raising an exception: Python may ignore one, for instance
     in the callback of a weak reference.
     """
+    as_json: bool = False
+    """Print one JSON object instead of the results; the rest goes to stderr."""
 
 
 @click.command("simulate")
@@ -90,6 +92,7 @@ class SimulatedWorker:
     type=click.Path(path_type=Path),
     help="A file with records' values, one per line, for --call-handlers. [default: {}]",
 )
+@options.json_option
 def simulate_command(**given: Any) -> int:
     """Run a configuration through random schedules and check every promise.
 
@@ -109,6 +112,7 @@ def simulate_command(**given: Any) -> int:
         values=_values(given["values"]) if given["call_handlers"] else (),
         calling=given["call_handlers"],
         replay=_replay(given),
+        as_json=given["as_json"],
         stop_asked=Signals.install().stop.is_set,
     )
     if task.tell and len(plan.workers) > 1:
@@ -119,28 +123,35 @@ def simulate_command(**given: Any) -> int:
 
 def run(app: AppDefinition, plan: AppPlan, task: SimulatedWorker) -> int:
     """Simulate the workers of a plan; return the exit code."""
-    kept = []
+    tallies: dict[str, _Tally] = {}
+    stopped = False
     with (
         InlineEventLoop() as loop,
         app.resources(loop.run) if task.calling else nullcontext() as state,
     ):
         for worker in plan.workers:
             if worker.config.is_broadcast:
-                click.echo(f"{worker.name}: not simulated: delivery is broadcast, without a group")
+                text = f"{worker.name}: not simulated: delivery is broadcast, without a group"
+                click.echo(text, err=task.as_json)
                 continue
             make_fault_plan: MakeWeather = FaultPlan
             if task.calling:
                 make_fault_plan = partial(_fault_plan, app, plan, worker, state, loop)
-            kept.append(_simulate_worker(plan, worker, task, make_fault_plan))
-            if task.stop_asked():
-                return INTERRUPTED
-    return OK if all(kept) else FAILED
+            tallies[worker.name] = _simulate_worker(plan, worker, task, make_fault_plan)
+            stopped = task.stop_asked()
+            if stopped:
+                break
+    if task.as_json:
+        print_json({"workers": {name: each.as_json() for name, each in tallies.items()}})
+    if stopped:
+        return INTERRUPTED
+    return FAILED if any(each.broken for each in tallies.values()) else OK
 
 
 def _simulate_worker(
     plan: AppPlan, worker: PlannedWorker, task: SimulatedWorker, make_fault_plan: MakeWeather
-) -> bool:
-    """Run all schedules of a worker; return whether every promise was kept."""
+) -> _Tally:
+    """Run all schedules of a worker; return the results."""
     config = worker.config
     likeness = Likeness(
         worker.engine,
@@ -163,15 +174,15 @@ def _simulate_worker(
                 make_fault_plan=make_fault_plan,
             )
         except ViolationError as violation:
-            tally.broken += 1
-            _print_broken(plan, worker.name, violation, task, tally.broken)
+            tally.broken.append((seed, plan.mask(violation.violations[0])))
+            _print_broken(plan, worker.name, violation, task, len(tally.broken))
         else:
-            click.echo("\n".join(trace), nl=bool(trace))
+            click.echo("\n".join(trace), nl=bool(trace), err=task.as_json)
         tally.ran += 1
         if task.stop_asked():
             break  # interrupted: still print what was found
-    click.echo(f"{worker.name}: {tally.in_words()}")
-    return not tally.broken
+    click.echo(f"{worker.name}: {tally.in_words()}", err=task.as_json)
+    return tally
 
 
 @define
@@ -180,14 +191,21 @@ class _Tally:
 
     wanted: int
     ran: int = 0
-    broken: int = 0
+    broken: list[tuple[int, str]] = field(factory=list)
+    """The seeds of broken schedules, with the promise."""
     started: float = field(factory=perf_counter)
 
     def in_words(self) -> str:
         of_all = "" if self.ran == self.wanted else f" of {self.wanted}"
         schedules = f"{self.ran}{of_all} schedule{'' if self.wanted == 1 else 's'}"
-        found = f"{self.broken} with a broken promise" if self.broken else "every promise kept"
+        found = f"{len(self.broken)} with a broken promise" if self.broken else "every promise kept"
         return f"{schedules}, {found} ({perf_counter() - self.started:.1f} s)"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schedules": self.ran,
+            "broken": [{"seed": seed, "promise": promise} for seed, promise in self.broken],
+        }
 
 
 def _fault_plan(  # noqa: PLR0913 - what is known before, and the schedule
@@ -214,11 +232,12 @@ def _print_broken(
     plan: AppPlan, worker: str, violation: ViolationError, task: SimulatedWorker, broken: int
 ) -> None:
     if task.tell:
-        click.echo("\n".join(violation.trace))
+        click.echo("\n".join(violation.trace), err=task.as_json)
     if broken <= _MOST_PRINTED:
-        click.echo(plan.mask(f"{worker}: seed {violation.seed}: {violation.violations[0]}"))
+        text = plan.mask(f"{worker}: seed {violation.seed}: {violation.violations[0]}")
         if not task.tell:
-            click.echo(f"  step by step: {task.replay} --only {worker} --seed {violation.seed}")
+            text += f"\n  step by step: {task.replay} --only {worker} --seed {violation.seed}"
+        click.echo(text, err=task.as_json)
 
 
 def _replay(given: dict[str, Any]) -> str:

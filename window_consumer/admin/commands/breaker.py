@@ -5,13 +5,14 @@ from __future__ import annotations
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import click
 
 from window_consumer.admin.cli import worker_address
-from window_consumer.admin.client import Access, AdminAddress, ask, command
-from window_consumer.cli.output import OK
+from window_consumer.admin.client import Access, AdminAddress, ask, command, refusal_in, worker_path
+from window_consumer.cli.completion import workers_named
+from window_consumer.cli.options import json_option
+from window_consumer.cli.output import OK, print_result
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.model.errors import RunError, UsageError
 
@@ -20,16 +21,31 @@ _HELD: Final = "nothing leaves until a call returns"
 
 
 @click.command("breaker")
-@click.option("--worker", "-w", required=True, metavar="W", help="The worker whose breaker it is.")
+@click.option(
+    "--worker",
+    "-w",
+    required=True,
+    metavar="W",
+    shell_complete=workers_named,
+    help="The worker whose breaker it is.",
+)
 @click.option(
     "--release",
     is_flag=True,
     help="The records are bad: those that have failed leave when they fail once more.",
 )
 @click.option("--hold", is_flag=True, help="It is an outage: nothing leaves until a call returns.")
+@json_option
 @worker_address
-def breaker_command(
-    *, worker: str, release: bool, hold: bool, url: str, token: str | None, authority: Path | None
+def breaker_command(  # noqa: PLR0913 - an argument for each option
+    *,
+    worker: str,
+    release: bool,
+    hold: bool,
+    as_json: bool,
+    url: str,
+    token: str | None,
+    authority: Path | None,
 ) -> int:
     """Say whether failing records are bad, or what they need is down.
 
@@ -38,15 +54,14 @@ def breaker_command(
     if release == hold:
         raise UsageError("give either --release or --hold")
     what = "release" if release else "hold"
-    path = f"/api/workers/{quote(worker, safe='')}/breaker/{what}"
     address, access = AdminAddress.parse(url), Access(token, authority)
-    status, answer = command(address, path, access)
+    status, answer = command(address, f"{worker_path(worker)}/breaker/{what}", access)
     if status != HTTPStatus.OK:
-        fields = answer if isinstance(answer, dict) else {}
-        why = fields.get("error") or "whatever answers there is not a worker"
-        if fields.get("result") == BreakerAnswer.NO_SUCH_WORKER:
+        why = refusal_in(answer)
+        if isinstance(answer, dict) and answer.get("result") == BreakerAnswer.NO_SUCH_WORKER:
             names = dict.fromkeys(each.name for each in ask(address, access).workers)
             why += f", only {', '.join(names) or 'none so far'}"
         raise RunError(f"{worker}: {why}")
-    click.echo(f"{worker}: {_RELEASED if release else _HELD}")
+    text = f"{worker}: {_RELEASED if release else _HELD}"
+    print_result({"worker": worker, "breaker": what}, text, as_json=as_json)
     return OK

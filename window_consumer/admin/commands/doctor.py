@@ -16,6 +16,7 @@ from window_consumer.admin.client import Access, AdminAddress, AskError, fetch
 from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.doctor.collection import Examination, Process
 from window_consumer.cli import options
+from window_consumer.cli.completion import workers_named
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import DURATION
 from window_consumer.cli.output import FOUND, OK, explain
@@ -44,6 +45,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
     "names",
     multiple=True,
     metavar="WORKER",
+    shell_complete=workers_named,
     help="Only this worker; may be repeated.",
 )
 @click.option(

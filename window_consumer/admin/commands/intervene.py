@@ -7,13 +7,14 @@ from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import click
 
 from window_consumer.admin.cli import worker_address
-from window_consumer.admin.client import Access, AdminAddress, command
-from window_consumer.cli.output import OK
+from window_consumer.admin.client import Access, AdminAddress, command, refusal_in, worker_path
+from window_consumer.cli.completion import workers_named
+from window_consumer.cli.options import json_option
+from window_consumer.cli.output import OK, print_result
 from window_consumer.engine.guards.interventions import Intervention
 from window_consumer.model.errors import RunError, UsageError
 
@@ -24,7 +25,13 @@ _DONE: Final = {Intervention.SKIP: "skipped", Intervention.DEAD_LETTER: "among t
 
 def _command(wanted: Intervention, text: str) -> click.Command:
     def run(
-        *, worker: str, record: str, url: str, token: str | None, authority: Path | None
+        *,
+        worker: str,
+        record: str,
+        as_json: bool,
+        url: str,
+        token: str | None,
+        authority: Path | None,
     ) -> int:
         found = _RECORD.fullmatch(record)
         if found is None:
@@ -34,20 +41,22 @@ def _command(wanted: Intervention, text: str) -> click.Command:
             )
         topic, partition, offset = found.groups()
         address = AdminAddress.parse(url)
-        path = (
-            f"/api/workers/{quote(worker, safe='')}/partitions/{topic}/{partition}"
-            f"/records/{offset}/{wanted}"
-        )
+        path = f"{worker_path(worker)}/partitions/{topic}/{partition}/records/{offset}/{wanted}"
         status, answer = command(address, path, Access(token, authority))
         if status != HTTPStatus.OK:
-            why = answer.get("error") if isinstance(answer, dict) else None
-            raise RunError(f"{record}: {why or 'whatever answers there is not a worker'}")
-        click.echo(f"{record} is {_DONE[wanted]}")
+            raise RunError(f"{record}: {refusal_in(answer)}")
+        fields = {"worker": worker, "record": record, "verdict": answer["verdict"]}
+        print_result(fields, f"{record} is {_DONE[wanted]}", as_json=as_json)
         return OK
 
     options: tuple[Callable[..., object], ...] = (
         click.option(
-            "--worker", "-w", required=True, metavar="W", help="The worker that holds it."
+            "--worker",
+            "-w",
+            required=True,
+            metavar="W",
+            shell_complete=workers_named,
+            help="The worker that holds it.",
         ),
         click.option(
             "--record",
@@ -55,6 +64,7 @@ def _command(wanted: Intervention, text: str) -> click.Command:
             metavar="TOPIC/PARTITION/OFFSET",
             help="Where the record is now; for a copy in a retry topic, its position there.",
         ),
+        json_option,
         worker_address,
     )
     wrapped: Callable[..., object] = run

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from pathlib import Path
-from typing import Final
-from urllib.parse import quote, urlencode
 
 import click
 
 from window_consumer.admin.cli import worker_address
-from window_consumer.admin.client import Access, AdminAddress, ask, command
-from window_consumer.cli.output import OK
-from window_consumer.model.errors import RunError
-
-_ATTEMPTS: Final = 3
-"""If a replica is later still, the others have obeyed; to ask them again changes nothing."""
+from window_consumer.admin.client import Access, AdminAddress, ask, command_worker
+from window_consumer.cli.completion import workers_named
+from window_consumer.cli.options import json_option
+from window_consumer.cli.output import OK, print_result
 
 
 @click.command("pause")
-@click.option("--worker", "-w", required=True, metavar="W", help="The worker to pause.")
+@click.option(
+    "--worker",
+    "-w",
+    required=True,
+    metavar="W",
+    shell_complete=workers_named,
+    help="The worker to pause.",
+)
 @click.option(
     "--reason", default="", metavar="TEXT", help="Why; shown wherever the pause is shown."
 )
+@json_option
 @worker_address
 def pause_command(
-    *, worker: str, reason: str, url: str, token: str | None, authority: Path | None
+    *, worker: str, reason: str, as_json: bool, url: str, token: str | None, authority: Path | None
 ) -> int:
     """Pause a worker until somebody resumes it, or its process ends.
 
@@ -33,16 +36,26 @@ def pause_command(
     stays in its group. With several replicas at the address, all of them pause. Exit code 1: there
     is no such worker, or it did not answer.
     """
-    query = f"?{urlencode({'reason': reason})}" if reason else ""
-    _command(worker, f"pause{query}", AdminAddress.parse(url), Access(token, authority))
-    click.echo(f"{worker}: paused; `window-consumer resume --worker {worker}` ends it")
+    command_worker(worker, "pause", AdminAddress.parse(url), Access(token, authority), reason)
+    text = f"{worker}: paused; `window-consumer resume --worker {worker}` ends it"
+    print_result({"worker": worker, "paused": True}, text, as_json=as_json)
     return OK
 
 
 @click.command("resume")
-@click.option("--worker", "-w", required=True, metavar="W", help="The worker that is paused.")
+@click.option(
+    "--worker",
+    "-w",
+    required=True,
+    metavar="W",
+    shell_complete=workers_named,
+    help="The worker that is paused.",
+)
+@json_option
 @worker_address
-def resume_command(*, worker: str, url: str, token: str | None, authority: Path | None) -> int:
+def resume_command(
+    *, worker: str, as_json: bool, url: str, token: str | None, authority: Path | None
+) -> int:
     """Resume a worker that a person paused, or a new failure (on_new_failure).
 
     That accepts the failure for this version, as long as the process runs. With several replicas at
@@ -58,19 +71,8 @@ def resume_command(*, worker: str, url: str, token: str | None, authority: Path 
         for each in snapshot.windows.findings
         if not each.ends_itself
     ]
-    _command(worker, "resume", address, access)
-    click.echo(f"{worker}: resumed")
-    for text in accepted:
-        click.echo(f"accepted for this version: {text}")
+    command_worker(worker, "resume", address, access)
+    lines = [f"{worker}: resumed", *(f"accepted for this version: {each}" for each in accepted)]
+    fields = {"worker": worker, "paused": False, "accepted": accepted}
+    print_result(fields, "\n".join(lines), as_json=as_json)
     return OK
-
-
-def _command(worker: str, what: str, address: AdminAddress, access: Access) -> None:
-    path = f"/api/workers/{quote(worker, safe='')}/{what}"
-    for _ in range(_ATTEMPTS):
-        status, answer = command(address, path, access)
-        if status != HTTPStatus.GATEWAY_TIMEOUT:
-            break
-    if status != HTTPStatus.OK:
-        why = answer.get("error") if isinstance(answer, dict) else None
-        raise RunError(f"{worker}: {why or 'whatever answers there is not a worker'}")

@@ -79,7 +79,7 @@ def _show(watches: AddressWatches, interval_s: float, *, once: bool, as_json: bo
     console = Console(highlight=False)
     if as_json:
         _repeat(lambda: click.echo(json.dumps(_as_json(watches))), interval_s, once=once)
-    elif once or not console.is_terminal:
+    elif once or not console.is_terminal or console.is_dumb_terminal:
         _repeat(lambda: console.print(view(watches.scene(), console.width)), interval_s, once=once)
     else:
         with Live(console=console, auto_refresh=False, screen=True) as live:

@@ -29,6 +29,7 @@ from window_consumer.audit.commands.progress import (
 )
 from window_consumer.audit.spark.config import AuditSection
 from window_consumer.audit.states import ALARMING
+from window_consumer.cli.completion import topics_named
 from window_consumer.cli.options import DURATION, TextParam, pipeline_config
 from window_consumer.cli.output import LOST, OK, explain
 from window_consumer.kafka.client_log import ClientLog
@@ -56,7 +57,14 @@ _DAY_S: Final = 86400.0
     metavar="DURATION",
     help="How far back to report. [default: 1d]",
 )
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this one, or these.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=topics_named,
+    help="Only this one, or these.",
+)
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one, or these.")
 @click.option(
     "--no-refresh", is_flag=True, help="Use the table as it is, without reading the topic first."
@@ -73,6 +81,7 @@ _DAY_S: Final = 86400.0
     "--alerts",
     "alerts_topic",
     metavar="TOPIC",
+    shell_complete=topics_named,
     default=None,
     help="Write one alert there for each bucket with lost records. [default: audit.alerts_topic]",
 )

@@ -10,7 +10,7 @@ import click
 
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.output import OK, explain
+from window_consumer.cli.output import OK, explain, print_result
 from window_consumer.config import Mask
 from window_consumer.delay.commands.service import ConfiguredService
 from window_consumer.model.errors import UsageError, WindowConsumerError
@@ -31,14 +31,16 @@ from window_consumer.plan.feature_list import FeatureList
     " cancellation is dropped afterwards. [default: delay.max from now]",
 )
 @common.short_start_timeout
+@common.json_option
 @common.features
-def cancel_command(
+def cancel_command(  # noqa: PLR0913 - an argument for each option
     *,
     config: Path,
     overrides: Sequence[str],
     record_id: str,
     at_ms: int | None,
     start_timeout: float,
+    as_json: bool,
     features: FeatureList,
 ) -> int:
     """Prevent the delivery of the delayed record with this id.
@@ -58,5 +60,5 @@ def cancel_command(
         service.send(record, "delay-cancel", start_timeout)
     except WindowConsumerError as error:
         return explain(error, mask)
-    click.echo(f"cancelled: {record_id}")
+    print_result({"cancelled": record_id}, f"cancelled: {record_id}", as_json=as_json)
     return OK

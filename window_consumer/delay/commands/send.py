@@ -11,8 +11,9 @@ from typing import IO, Any
 import click
 
 from window_consumer.cli import options as common
+from window_consumer.cli.completion import topics_named
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.output import OK, explain
+from window_consumer.cli.output import OK, explain, print_result
 from window_consumer.config import Mask, format_duration
 from window_consumer.delay.commands.service import ConfiguredService
 from window_consumer.delay.request import Targets, request_of
@@ -24,7 +25,14 @@ from window_consumer.model.produce import Produce, checked_id
 @click.command("send")
 @common.config
 @common.overrides
-@click.option("--to", "target", required=True, metavar="TOPIC", help="The topic to deliver it to.")
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="TOPIC",
+    shell_complete=topics_named,
+    help="The topic to deliver it to.",
+)
 @click.option(
     "--delay", type=common.DURATION, metavar="DURATION", help="How long to wait, such as 30m."
 )
@@ -50,6 +58,7 @@ from window_consumer.model.produce import Produce, checked_id
     help="Its wc-id, by which it can be cancelled. [default: a new one]",
 )
 @common.short_start_timeout
+@common.json_option
 @common.features
 def send_command(**options: Any) -> int:
     """Send one record through the delay service of a configuration.
@@ -73,7 +82,9 @@ def send_command(**options: Any) -> int:
     except WindowConsumerError as error:
         return explain(error, mask)
     due = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    click.echo(f"to be delivered to {options['target']} at {due}, with the id {record_id}")
+    text = f"to be delivered to {options['target']} at {due}, with the id {record_id}"
+    fields = {"id": record_id, "to": options["target"], "due": due}
+    print_result(fields, text, as_json=options["as_json"])
     return OK
 
 

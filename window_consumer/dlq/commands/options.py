@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from window_consumer.cli.completion import topics_named, workers_named
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import (
     TextParam,
@@ -43,6 +44,7 @@ _TOPICS = (
         "workers",
         multiple=True,
         metavar="WORKER",
+        shell_complete=workers_named,
         help="Only dead letters of this.",
     ),
     click.option(
@@ -50,6 +52,7 @@ _TOPICS = (
         "topics",
         multiple=True,
         metavar="TOPIC",
+        shell_complete=topics_named,
         help="Only this topic: the records' own, or any topic that holds dead letters.",
     ),
     click.option(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from window_consumer.cli.completion import topics_named
 from window_consumer.cli.options import DURATION, pipeline_config
 from window_consumer.cli.output import OK, explain
 from window_consumer.dlq.redrive_state import PutBack, put_back
@@ -46,6 +47,7 @@ _A_PAGE = b"<!DOCTYPE html>"
     "topics",
     multiple=True,
     metavar="TOPIC",
+    shell_complete=topics_named,
     help="Only this topic: the records' own, or that of the dead letters; may be repeated.",
 )
 @click.option(

@@ -12,6 +12,7 @@ from typing import Final
 import click
 from attrs import frozen
 
+from window_consumer.cli.completion import workers_named
 from window_consumer.config.sections.rate import RATE_UNITS, parse_rate
 from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.model.conditions.values import moment_ms
@@ -95,4 +96,11 @@ def read_ids(file: str) -> frozenset[str]:
     return ids
 
 
-WORKER = click.option("--worker", "-w", required=True, metavar="WORKER", help="The worker.")
+WORKER = click.option(
+    "--worker",
+    "-w",
+    required=True,
+    metavar="WORKER",
+    shell_complete=workers_named,
+    help="The worker.",
+)

@@ -11,6 +11,7 @@ import attrs
 import click
 
 from window_consumer.cli import options as common
+from window_consumer.cli.completion import topics_named
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
 from window_consumer.cli.output import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.signals import Signals
@@ -44,7 +45,12 @@ _IDS_NAMED = 10
 @common.overrides
 @WORKER
 @click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated."
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=topics_named,
+    help="Only this topic; may be repeated.",
 )
 @click.option(
     "--from",

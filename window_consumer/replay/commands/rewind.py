@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from window_consumer.cli import options as common
+from window_consumer.cli.completion import topics_named
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.output import OK, explain
 from window_consumer.config import Mask
@@ -29,7 +30,12 @@ from window_consumer.replay.setup import sources_of, worker_of
 @common.overrides
 @WORKER
 @click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated."
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=topics_named,
+    help="Only this topic; may be repeated.",
 )
 @click.option(
     "--to",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from attrs import frozen
 
-from window_consumer.cli.output import INTERRUPTED, OK, duration, explain
+from window_consumer.cli.output import INTERRUPTED, OK, duration, explain, print_json, print_result
 from window_consumer.cli.signals import Signals
 from window_consumer.config.cores import usable_cores
 from window_consumer.kafka.topic_reader import TopicReader
@@ -63,6 +63,7 @@ class BackfillOptions:
     dry_run: bool
     overrides: Sequence[str]
     start_timeout: float | None
+    as_json: bool = False
 
     @property
     def wanted(self) -> WantedRange:
@@ -145,7 +146,8 @@ def _backfill(app: AppDefinition, plan: AppPlan, asked: BackfillOptions) -> int:
         for text in ranges.warnings(wanted, spans, reader, settings, int(time() * 1000)):
             click.echo(f"warning: {text}", err=True)
         if not spans:
-            click.echo(f"{asked.topic} has no records from {asked.range_text}")
+            text = f"{asked.topic} has no records from {asked.range_text}"
+            print_result({"topic": asked.topic, "offsets": 0}, text, as_json=asked.as_json)
             return OK
         if asked.dry_run:
             _print_plan(asked, spans, sizes_of(reader, asked.topic, spans), worker.config.slots)
@@ -209,16 +211,29 @@ def _print_end(ended: BackfillEnd, asked: BackfillOptions) -> int:
         return INTERRUPTED
     what = f"{progress.here:,} offsets in {duration(progress.seconds)}"
     again = "" if progress.here else " (all were recorded before; --name NAME runs them again)"
-    click.echo(
+    results = f"{asked.directory}/tables/results"
+    fields = {
+        "topic": asked.topic,
+        "offsets": progress.total,
+        "failed": progress.failed,
+        "here": progress.here,
+        "results": results,
+    }
+    text = (
         f"done: {progress.total:,} offsets of {asked.topic}, {progress.failed:,} failed; {what}"
-        f"{again}\nresults: {asked.directory}/tables/results"
+        f"{again}\nresults: {results}"
     )
+    print_result(fields, text, as_json=asked.as_json)
     return OK
 
 
 def _print_plan(asked: BackfillOptions, spans: Spans, sizes: SampledSizes, slots: int) -> None:
     """Print counts, sizes and the expected time."""
     total = count_of(spans)
+    if asked.as_json:
+        partitions = {str(partition): [s.first, s.end] for partition, s in sorted(spans.items())}
+        print_json({"topic": asked.topic, "offsets": total, "partitions": partitions})
+        return
     click.echo(f"{asked.topic} from {asked.range_text}:")
     for partition, span in sorted(spans.items()):
         click.echo(f"  partition {partition}: offsets {span.first:,} to {span.end:,} (exclusive)")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from window_consumer.cli import options
+from window_consumer.cli.completion import topics_named, workers_named
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import time_param
 from window_consumer.config.sections.rate import RATE_UNITS, parse_rate
@@ -38,11 +39,18 @@ def _rate(text: str) -> float:
 @click.command("backfill")
 @options.application
 @options.config
-@click.option("--topic", required=True, metavar="TOPIC", help="The topic to read.")
+@click.option(
+    "--topic",
+    required=True,
+    metavar="TOPIC",
+    shell_complete=topics_named,
+    help="The topic to read.",
+)
 @click.option(
     "--worker",
     "-w",
     metavar="WORKER",
+    shell_complete=workers_named,
     help="The worker whose handlers are called. [default: the one that reads the topic]",
 )
 @click.option(
@@ -134,6 +142,7 @@ def _rate(text: str) -> float:
 @click.option("--dry-run", is_flag=True, help="Only print counts, sizes and the expected time.")
 @options.overrides
 @options.start_timeout
+@options.json_option
 def backfill_command(**given: Any) -> int:
     """Run a worker's handlers over a bounded range of a topic, on Spark.
 
