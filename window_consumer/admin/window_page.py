@@ -11,14 +11,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from window_consumer.admin.action_log import (
-    NO_ANSWER,
-    cell_fields,
-    log_concurrency,
-    log_decision,
-    log_halt,
-    log_intervention,
-)
 from window_consumer.admin.answers import FILES, Json, ReadingRoute, error, principal_of, who_asks
 from window_consumer.admin.board import (
     Board,
@@ -36,6 +28,14 @@ from window_consumer.admin.interventions import (
     STATUS,
     WORDS,
     is_reason,
+)
+from window_consumer.admin.interventions_log import (
+    NO_ANSWER,
+    cell_fields,
+    log_concurrency,
+    log_decision,
+    log_halt,
+    log_intervention,
 )
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.interventions import (
