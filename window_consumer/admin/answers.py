@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -63,6 +64,20 @@ def who_asks(request: Request) -> str:
 def principal_fields(request: Request) -> dict[str, str]:
     """Return the same as fields of a log line."""
     return {"user": principal_of(request).name, "client": address_of(request.scope)}
+
+
+@frozen
+class Asker:
+    """Who sends a request, for log lines."""
+
+    text: str
+    """See ``who_asks``; empty for a replica's parent, which writes the line itself."""
+    fields: Mapping[str, str]
+
+    @classmethod
+    def of(cls, request: Request) -> Asker:
+        """Return who sends a request."""
+        return cls(who_asks(request), principal_fields(request))
 
 
 def address_of(scope: Scope) -> str:

@@ -11,7 +11,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from window_consumer.admin.answers import FILES, Json, ReadingRoute, error, principal_of, who_asks
+from window_consumer.admin.answers import (
+    FILES,
+    Asker,
+    Json,
+    ReadingRoute,
+    error,
+    principal_of,
+    who_asks,
+)
 from window_consumer.admin.board import (
     Board,
     BoardAddress,
@@ -155,7 +163,7 @@ class WindowPages:
                 at.worker,
                 who_asks(request),
                 place,
-                extra=cell_fields(LogEvent.ADMIN_VALUE_SHOWN, request, at),
+                extra=cell_fields(LogEvent.ADMIN_VALUE_SHOWN, Asker.of(request), at),
             )
         return Json(found)
 
@@ -166,7 +174,7 @@ class WindowPages:
             return error(HTTPStatus.NOT_FOUND, _NO_NUMBER if at is None else _NO_INTERVENTION)
         wanted = Intervention(given)
         verdict = await _elsewhere(lambda: self._board.intervene(at, wanted))
-        log_intervention(request, at, wanted, verdict)
+        log_intervention(Asker.of(request), at, wanted, verdict)
         if verdict is None:
             return error(HTTPStatus.GATEWAY_TIMEOUT, NO_ANSWER)
         status = STATUS.get(verdict, HTTPStatus.CONFLICT)
@@ -188,7 +196,7 @@ class WindowPages:
         if not is_reason(wanted.reason):
             return error(HTTPStatus.BAD_REQUEST, f"reason: {NO_REASON}")
         done = await _elsewhere(lambda: self._board.halt(at, wanted, halted=what == "pause"))
-        log_halt(request, at, what, wanted.reason, done=done)
+        log_halt(Asker.of(request), at, what, wanted.reason, done=done)
         if done is None:
             return error(HTTPStatus.GATEWAY_TIMEOUT, NO_ANSWER)
         if not done:
@@ -205,7 +213,7 @@ class WindowPages:
         at = BoardAddress(given["worker"], None, request.query_params.get("process", ""))
         asked = ConcurrencyRequest(limit, wanted.user, wanted.reason)
         result = await _elsewhere(lambda: self._board.set_concurrency(at, asked))
-        log_concurrency(request, at, asked, result)
+        log_concurrency(Asker.of(request), at, asked, result)
         if result is None:
             return error(HTTPStatus.GATEWAY_TIMEOUT, NO_ANSWER)
         if result is ConcurrencyAnswer.OBEYED:
@@ -222,7 +230,7 @@ class WindowPages:
         at = BoardAddress(given["worker"], None, process)
         release = what == "release"
         result = await _elsewhere(lambda: self._board.decide_breaker(at, release=release))
-        log_decision(request, at, what, result)
+        log_decision(Asker.of(request), at, what, result)
         if result is None:
             return error(HTTPStatus.GATEWAY_TIMEOUT, NO_ANSWER)
         if result is BreakerAnswer.OBEYED:

@@ -5,7 +5,8 @@ A start takes as long as its imports, and commands need different ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import wraps
 from importlib import import_module
@@ -14,7 +15,6 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
-from window_consumer.cli.completion import workers_named
 from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.plan.feature_list import FeatureList
 
@@ -83,6 +83,39 @@ def _naming_application(command: CommandT, *, is_required: bool) -> CommandT:
     metavar = "MODULE:APP" if is_required else "[MODULE:APP]"
     argument = click.argument("application", metavar=metavar, required=False)
     return cast("CommandT", argument(alias(named)))
+
+
+def workers_named(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the workers of the configuration whose names begin so."""
+    return _names_beginning(_configured_workers(ctx), incomplete)
+
+
+def topics_named(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the topics of the configuration's workers whose names begin so."""
+    found: list[str] = []
+    for worker in _configured_workers(ctx).values():
+        topics = worker.get("topics") if isinstance(worker, Mapping) else None
+        found += [topics] if isinstance(topics, str) else topics or []
+    return _names_beginning(found, incomplete)
+
+
+def _names_beginning(names: Iterable[object], incomplete: str) -> list[str]:
+    found = dict.fromkeys(name for name in names if isinstance(name, str))
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def _configured_workers(ctx: click.Context) -> Mapping[Any, Any]:
+    """Read the configuration unchecked, as a shell waits; a broken one has no workers."""
+    import yaml  # noqa: PLC0415 - only a completion needs it here
+
+    given = ctx.params.get("config")
+    files = [given] if isinstance(given, Path) else map(Path, ("workers.yaml", "workers.yml"))
+    for file in files:
+        with suppress(OSError, ValueError, yaml.YAMLError):
+            read = yaml.safe_load(file.read_text("utf-8"))
+            workers = read.get("workers") if isinstance(read, Mapping) else None
+            return workers if isinstance(workers, Mapping) else {}
+    return {}
 
 
 config = click.option(

@@ -11,8 +11,7 @@ import click
 from window_consumer.admin.cli import worker_address
 from window_consumer.admin.client import Access, AdminAddress, ask, command_worker
 from window_consumer.admin.doctor.causes import duration
-from window_consumer.cli.completion import workers_named
-from window_consumer.cli.options import TextParam, json_option
+from window_consumer.cli.options import TextParam, json_option, workers_named
 from window_consumer.cli.output import OK, print_json
 from window_consumer.model.errors import RunError
 from window_consumer.model.redaction import printable_line

@@ -16,9 +16,8 @@ from window_consumer.admin.client import Access, AdminAddress, AskError, fetch
 from window_consumer.admin.config import AdminConfig
 from window_consumer.admin.doctor.collection import Examination, Process
 from window_consumer.cli import options
-from window_consumer.cli.completion import workers_named
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.options import DURATION
+from window_consumer.cli.options import DURATION, workers_named
 from window_consumer.cli.output import FOUND, OK, explain
 from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig, effective_kafka
 from window_consumer.config.sections.listening import ListenAddress

@@ -8,8 +8,7 @@ import click
 
 from window_consumer.admin.cli import worker_address
 from window_consumer.admin.client import Access, AdminAddress, ask, command_worker
-from window_consumer.cli.completion import workers_named
-from window_consumer.cli.options import json_option
+from window_consumer.cli.options import json_option, workers_named
 from window_consumer.cli.output import OK, print_result
 
 

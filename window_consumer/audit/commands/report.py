@@ -29,8 +29,7 @@ from window_consumer.audit.commands.progress import (
 )
 from window_consumer.audit.spark.config import AuditSection
 from window_consumer.audit.states import ALARMING
-from window_consumer.cli.completion import topics_named
-from window_consumer.cli.options import DURATION, TextParam, pipeline_config
+from window_consumer.cli.options import DURATION, TextParam, pipeline_config, topics_named
 from window_consumer.cli.output import LOST, OK, explain
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError

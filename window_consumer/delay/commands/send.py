@@ -11,8 +11,8 @@ from typing import IO, Any
 import click
 
 from window_consumer.cli import options as common
-from window_consumer.cli.completion import topics_named
 from window_consumer.cli.logs import set_up
+from window_consumer.cli.options import topics_named
 from window_consumer.cli.output import OK, explain, print_result
 from window_consumer.config import Mask, format_duration
 from window_consumer.delay.commands.service import ConfiguredService

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 import click
 
-from window_consumer.cli.completion import topics_named, workers_named
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import (
     TextParam,
     features,
     optional_application,
     short_start_timeout,
+    topics_named,
+    workers_named,
 )
 from window_consumer.cli.output import explain
 from window_consumer.dlq.conditions import parse_where

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from window_consumer.cli.completion import topics_named
-from window_consumer.cli.options import DURATION, pipeline_config
+from window_consumer.cli.options import DURATION, pipeline_config, topics_named
 from window_consumer.cli.output import OK, explain
 from window_consumer.dlq.redrive_state import PutBack, put_back
 from window_consumer.dlq.report.page import environment, page

@@ -12,7 +12,7 @@ from typing import Final
 import click
 from attrs import frozen
 
-from window_consumer.cli.completion import workers_named
+from window_consumer.cli.options import workers_named
 from window_consumer.config.sections.rate import RATE_UNITS, parse_rate
 from window_consumer.config.units import UnitError, parse_duration
 from window_consumer.model.conditions.values import moment_ms

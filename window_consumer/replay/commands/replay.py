@@ -11,8 +11,8 @@ import attrs
 import click
 
 from window_consumer.cli import options as common
-from window_consumer.cli.completion import topics_named
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
+from window_consumer.cli.options import topics_named
 from window_consumer.cli.output import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config import Mask

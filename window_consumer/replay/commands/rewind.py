@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from window_consumer.cli import options as common
-from window_consumer.cli.completion import topics_named
 from window_consumer.cli.logs import set_up
+from window_consumer.cli.options import topics_named
 from window_consumer.cli.output import OK, explain
 from window_consumer.config import Mask
 from window_consumer.model.errors import UsageError, WindowConsumerError

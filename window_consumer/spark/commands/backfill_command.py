@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from window_consumer.cli import options
-from window_consumer.cli.completion import topics_named, workers_named
 from window_consumer.cli.logs import set_up
-from window_consumer.cli.options import time_param
+from window_consumer.cli.options import time_param, topics_named, workers_named
 from window_consumer.config.sections.rate import RATE_UNITS, parse_rate
 from window_consumer.config.units import UnitError
 from window_consumer.spark.commands.backfill import BackfillOptions, backfill
