@@ -16,6 +16,7 @@ WITHOUT = {
     "run": "runs until it is stopped; its log has --log-format json",
     "broker": "the same",
     "console": "the same",
+    "dev": "the same",
     "delay run": "the same",
     "outbox run": "the same",
     "pipeline run": "the same",
