@@ -12,6 +12,7 @@ from faststream import AckPolicy, confluent, kafka
 
 from window_consumer import UsageError
 from window_consumer.faststream import worker_of
+from window_consumer.faststream.refused import refuse_version
 
 
 async def bill(body: Any) -> None:
@@ -72,3 +73,19 @@ def test_a_refused_broker_is_left_as_it_was() -> None:
     with pytest.raises(UsageError):
         worker_of(broker)
     assert (broker.config.broker_config.producer, list(broker.middlewares)) == before
+
+
+@pytest.mark.parametrize("found", ["0.6.9", "0.70.1", "0.8.0", "1.0.0"])
+def test_another_version_of_faststream_is_refused(found: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        refuse_version(found)
+    assert found in str(caught.value)
+    refuse_version("0.7.8")
+
+
+def test_a_broker_that_faststream_runs_is_refused() -> None:
+    broker = subscribed(confluent, "orders")
+
+    broker.running = True
+    with pytest.raises(UsageError):
+        worker_of(broker)

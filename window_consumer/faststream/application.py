@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from importlib.metadata import version as installed
 from typing import Any
 
 from window_consumer import App, Produce, Record, UsageError
 from window_consumer.faststream.calls import CallMiddleware, SubscriberCalls
 from window_consumer.faststream.kinds import BrokerKind, kind_of
 from window_consumer.faststream.publishing import CallProducer
-from window_consumer.faststream.refused import refuse_broker, refuse_subscriber
+from window_consumer.faststream.refused import refuse_broker, refuse_subscriber, refuse_version
 
 
 def worker_of(broker: Any, *, name: str = "faststream", version: str = "") -> App:
@@ -28,6 +29,7 @@ def worker_of(broker: Any, *, name: str = "faststream", version: str = "") -> Ap
     system, and for a broker without subscribers.
     """
     kind = kind_of(broker)
+    refuse_version(installed("faststream"))
     refuse_broker(broker)
     subscribers = sorted(_with_functions(broker), key=_place_of)
     if not subscribers:

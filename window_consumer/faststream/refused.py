@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any, Final
 
 from faststream import AckPolicy
@@ -15,17 +14,20 @@ KNOWN: Final = "0.7."
 
 
 def refuse_broker(broker: Any) -> None:
-    """Raise UsageError for another version of FastStream, and for a broker that consumes."""
-    found = version("faststream")
-    if not found.startswith(KNOWN):
-        raise UsageError(
-            f"worker_of works with FastStream {KNOWN}x, and {found} is installed: pip install"
-            " 'window-consumer[faststream]'"
-        )
+    """Raise UsageError for a broker that consumes already."""
     if broker.running:
         raise UsageError(
             "worker_of: FastStream runs this broker already: two consumers would share its groups;"
             " run the subscribers in one of the two"
+        )
+
+
+def refuse_version(found: str) -> None:
+    """Raise UsageError for a version of FastStream that is not known."""
+    if not found.startswith(KNOWN):
+        raise UsageError(
+            f"worker_of works with FastStream {KNOWN}x, and {found} is installed: pip install"
+            " 'window-consumer[faststream]'"
         )
 
 
