@@ -55,6 +55,16 @@ def tokens_for(settings: Mapping[str, Any], application: OAuthTokens | None) -> 
     return application if uses_tokens(settings) else None
 
 
+def missing_token(settings: Mapping[str, Any]) -> str | None:
+    """Ask for a token that a client with these settings needs. Return what is wrong, or None.
+
+    Ask before a client is created to find out something: without a token this takes ten seconds and
+    raises. Raises AuthenticationError if the credentials are refused.
+    """
+    tokens = tokens_for(settings, None)
+    return None if tokens is None else tokens.trouble(str(settings.get(ARGUMENT, "")))
+
+
 class OAuthTokens:
     """Calls the application's function for the clients, on their threads, several at once.
 

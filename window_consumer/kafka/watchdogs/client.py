@@ -21,6 +21,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from window_consumer.kafka import errors
+from window_consumer.kafka.oauth import missing_token
+from window_consumer.model.errors import AuthenticationError
 
 CHECK_S: Final = 5.0
 """Pause between two checks while there is a reason to check."""
@@ -142,7 +144,12 @@ class ClientWatchdog:
         def ask() -> None:
             began = self._now()
             try:
-                there = self._ask(AdminClient(self._settings), _DEADLINE_S)
+                there = missing_token(self._settings) is None and self._ask(
+                    AdminClient(self._settings), _DEADLINE_S
+                )
+            except (AuthenticationError, KafkaException):
+                # Without a token no new client is created, which says nothing about this one.
+                answer.set_result(None)
             except Exception as exception:
                 answer.set_exception(exception)
             else:

@@ -12,12 +12,14 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from window_consumer.kafka import errors
+from window_consumer.kafka.oauth import missing_token
 from window_consumer.kafka.settings import PRODUCER_ONLY
 from window_consumer.kafka.watchdogs.client import has_brokers
+from window_consumer.model.errors import AuthenticationError
 
 PATIENCE: Final = "socket.connection.setup.timeout.ms"
 """The client's own bound of a connection's set-up, which the login is part of."""
@@ -70,12 +72,19 @@ class LoginWatchdog:
                     reasons.append(errors.text_of(error))
 
             try:
+                if missing_token(self._settings) is not None:
+                    answer.set_result(None)  # a token server that is away refuses nothing
+                    return
                 settings: dict[str, Any] = {**self._settings, "error_cb": on_error}
                 client = AdminClient(settings)
                 if has_brokers(client, _ASK_S):
                     self._refused_since = None
                     reasons.clear()
                 client.poll(0)
+            except AuthenticationError as error:
+                answer.set_result(str(error))
+            except KafkaException:
+                answer.set_result(None)  # the same, of a function that is not ours
             except Exception as exception:
                 answer.set_exception(exception)
             else:
