@@ -22,6 +22,7 @@ from confluent_kafka.serialization import (
     SerializationContext,
     SerializationError,
 )
+from google.protobuf import struct_pb2
 
 from tests.app.typed_messages import (
     Attrs,
@@ -293,9 +294,12 @@ def test_it_learns_the_first_topic_of_a_copy_but_believes_no_strangers_header() 
     assert call(Record.of(message, Call())) == "g.orders.retry.10s"
 
 
-def raised_by(module: str, name: str, base: type[Exception] = Exception, status: int = 0) -> Any:
+def raised_by(
+    module: str, name: str, base: type[Exception] = Exception, status: int = 0, code: int = -1
+) -> Any:
     """Return an exception as a library raises it that the tests do without."""
-    return type(name, (base,), {"__module__": module, "http_status_code": status})("busy")
+    fields = {"__module__": module, "http_status_code": status, "error_code": code}
+    return type(name, (base,), fields)("busy")
 
 
 def raising(error: BaseException) -> Callable[[bytes], object]:
@@ -317,6 +321,8 @@ REGISTRY = ("confluent_kafka.schema_registry.error", "SchemaRegistryError", Exce
         raised_by("requests.exceptions", "ConnectionError", OSError),
         raised_by(*REGISTRY, status=503),
         raised_by(*REGISTRY, status=401),
+        raised_by(*REGISTRY, status=404),
+        raised_by(*REGISTRY, status=404, code=404),
     ],
 )
 def test_a_decoder_that_could_not_ask_has_failed_and_says_nothing_of_the_value(
@@ -330,7 +336,14 @@ def test_a_decoder_that_could_not_ask_has_failed_and_says_nothing_of_the_value(
         assert raised.value is each
 
 
-@pytest.mark.parametrize("error", [raised_by(*REGISTRY, status=404), OSError("no bzip2 file")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        raised_by(*REGISTRY, status=404, code=40403),
+        raised_by(*REGISTRY, status=422, code=42201),
+        OSError("no bzip2 file"),
+    ],
+)
 def test_what_a_decoder_says_of_the_value_is_undecodable(error: Exception) -> None:
     with pytest.raises(Undecodable, match=str(error)):
         called(lambda order: order, make_record("x"), value=raising(error))
@@ -341,6 +354,16 @@ def test_what_a_decoder_raises_on_purpose_means_what_it_always_means(meant: Exce
     with pytest.raises(type(meant)) as raised:
         called(lambda order: order, make_record("x"), value=raising(meant))
     assert raised.value is meant
+
+
+def test_a_class_of_protoc_reads_its_own_bytes() -> None:
+    order = struct_pb2.Struct(fields={"id": struct_pb2.Value(number_value=7)})
+    found = called(
+        annotated(struct_pb2.Struct, lambda order: order), make_record(order.SerializeToString())
+    )
+    assert found == order
+    with pytest.raises(Undecodable, match="no Struct"):
+        called(annotated(struct_pb2.Struct, print), make_record(ORDER))
 
 
 # ---- at the start

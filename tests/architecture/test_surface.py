@@ -38,6 +38,7 @@ OWN = {
     "push": ["push"],
     "replay": ["replay"],
     "schedules": ["schedules"],
+    "schema_registry": ["schema_registry"],
     "sqs": ["sqs", "web"],
     "telemetry": ["audit", "metrics", "trace"],
     "testing": ["testing"],

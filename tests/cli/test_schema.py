@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.commands import Commands
 
 REPOSITORY = Path(__file__).parents[2]
 REFERENCE = REPOSITORY / "docs" / "config.md"
+PUBLISHED = REPOSITORY / "docs" / "schema.json"
 
 EXAMPLE = """
 kafka:
@@ -108,3 +110,7 @@ def test_the_reference_page_is_what_the_command_prints(commands: Commands) -> No
     ended = commands.run("schema", "--markdown")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == REFERENCE.read_text()
+
+
+def test_the_published_schema_is_what_the_command_prints(schema: Any) -> None:
+    assert json.loads(PUBLISHED.read_text()) == schema

@@ -34,6 +34,7 @@ WITH_HANDLERS = [
         "new-failures.md",
         "routing.md",
         "schedules.md",
+        "schema-registry.md",
     )
 ]
 WITHOUT_CONFIGURATION = [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -14,7 +16,7 @@ from window_consumer.project.new_project import project_name
 
 FILES = {
     *("Dockerfile", "README.md", "compose.yaml", "handlers.py", "pyproject.toml", "send.py"),
-    *("tests/test_charge.py", "workers.yaml"),
+    *("tests/test_charge.py", "workers.schema.json", "workers.yaml"),
 }
 
 
@@ -27,6 +29,16 @@ def test_the_project_passes_its_own_test_and_check(shop: Commands) -> None:
     run_its_tests(shop.directory)
     checked = shop.run("check", "handlers:app")
     assert checked.code == 0, checked.said
+
+
+def test_editors_complete_its_configuration_by_the_schema_of_this_version(shop: Commands) -> None:
+    first, *_ = (shop.directory / "workers.yaml").read_text().splitlines()
+    named = first.removeprefix("# yaml-language-server: $schema=")
+    assert named != first
+    schema = json.loads((shop.directory / named).read_text())
+    assert schema == shop.run("schema").json
+    content = yaml.safe_load((shop.directory / "workers.yaml").read_text())
+    assert not [*jsonschema.Draft202012Validator(schema).iter_errors(content)]
 
 
 def test_the_worker_runs_with_one_command_and_handles_what_send_sends(shop: Commands) -> None:

@@ -28,7 +28,7 @@ INSERTED = "  ship:\n    group: shop-ship\n"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    create_project(tmp_path / "shop")
+    create_project(tmp_path / "shop", {})
     return tmp_path / "shop"
 
 

@@ -15,6 +15,7 @@ FEATURES: Final = FeatureList(
         "window_consumer.dev.feature:DevFeature",
         "window_consumer.demo.feature:DemoFeature",
         "window_consumer.push.feature:PushFeature",
+        "window_consumer.schema_registry.feature:SchemaRegistryFeature",
         "window_consumer.dlq.feature:DlqFeature",
         "window_consumer.new_failures.feature:NewFailuresFeature",
         "window_consumer.replay.feature:ReplayFeature",

@@ -27,6 +27,7 @@ from window_consumer.config.structure import is_property, structure
 from window_consumer.config.tree import Path, Tree, ValueOrigin, walk
 from window_consumer.config.yaml_file import read_file
 from window_consumer.kafka.settings import BOOTSTRAP
+from window_consumer.model.errors import ConfigError
 from window_consumer.model.redaction import Mask
 from window_consumer.runtime.pools.registry import KINDS
 
@@ -64,7 +65,11 @@ class LoadedConfig:
         """Raise ConfigError for keys of a worker that its handlers exclude, see ``conflicts``."""
         problems = list(conflicts_of_handlers(worker, self._tree, traits))
         if problems:
-            raise to_error(problems, self._tree, Mask(self.secrets))
+            raise self.error_of(problems)
+
+    def error_of(self, problems: Sequence[Problem]) -> ConfigError:
+        """Return the error that reports problems found outside of the file."""
+        return to_error(problems, self._tree, Mask(self.secrets))
 
 
 def load(  # noqa: PLR0913 - what a file is merged with, and for whom

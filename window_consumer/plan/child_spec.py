@@ -78,8 +78,8 @@ class ChildSpec:
                 " register them while the module is imported, in every process"
             )
         routes = [
-            PlannedRoute(app.handlers[name], self.conditions.get(name) or app.handlers[name].when)
-            for name in self.config.handlers
+            PlannedRoute(handler, self.conditions.get(name) or handler.when)
+            for name, handler in app.features.handlers_of(self.config, app.handlers).items()
         ]
         worker = PlannedWorker(self.config, tuple(routes), RetryRules(), {}, {}, {})
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from attrs import field, frozen
 
-from window_consumer.config import Config, LoadedConfig, Mask
+from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
@@ -213,6 +213,16 @@ class Feature:
         """Return the handlers of the workers that its sections add or handle, by handler."""
         del config
         return {}
+
+    def handlers_of(
+        self, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
+    ) -> Mapping[str, HandlerSpec]:
+        """Return the handlers of a worker as it calls them, by name; also asked in child processes.
+
+        Raises InvalidError for keys of the worker that do not fit its handlers.
+        """
+        del worker
+        return handlers
 
     def refuse(self, plan: AppPlan) -> None:
         """Raise a UsageError for what no start could use; asks nothing outside this machine."""

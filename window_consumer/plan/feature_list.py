@@ -9,7 +9,7 @@ from importlib import import_module
 
 from attrs import define, field, frozen
 
-from window_consumer.config import Config, LoadedConfig
+from window_consumer.config import Config, LoadedConfig, WorkerConfig
 from window_consumer.config.options import Sections
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
@@ -153,6 +153,15 @@ class FeatureList:
     def handlers(self, config: Config) -> dict[str, HandlerSpec]:
         """Return the handlers of the workers that features add or handle."""
         return {name: spec for each in self.each for name, spec in each.handlers(config).items()}
+
+    def handlers_of(
+        self, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
+    ) -> Mapping[str, HandlerSpec]:
+        """Return those handlers that a worker has, as it calls them; raises InvalidError."""
+        found: Mapping[str, HandlerSpec] = {name: handlers[name] for name in worker.handlers}
+        for each in self.each:
+            found = each.handlers_of(worker, found)
+        return found
 
     def refuse(self, plan: AppPlan) -> None:
         """Raise a UsageError for what no start could use."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from window_consumer.config import LoadedConfig, Mask, WorkerConfig, effective_kafka, load
 from window_consumer.config.conflicts import HandlerTrait
+from window_consumer.config.problems import InvalidError
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.kafka import settings
@@ -80,7 +81,9 @@ def make_plan(
     planned, problems = [], []
     for worker in chosen:
         try:
-            planned.append(_plan_worker(loaded, worker, handlers))
+            planned.append(
+                _plan_worker(loaded, worker, _of_worker(loaded, worker, handlers, features))
+            )
         except ConfigError as error:
             problems.append(str(error))
     for each in planned:
@@ -132,6 +135,20 @@ def _problems(
                 f"{spec.place}: no worker runs the handler {name!r}: add workers.{name} to the"
                 " configuration, with enabled: false if it should not run"
             )
+
+
+def _of_worker(
+    loaded: LoadedConfig,
+    worker: WorkerConfig,
+    handlers: Mapping[str, HandlerSpec],
+    features: FeatureList,
+) -> Mapping[str, HandlerSpec]:
+    """Return the handlers of a worker as its features call them."""
+    try:
+        return features.handlers_of(worker, handlers)
+    except InvalidError as error:
+        path = ("workers", worker.name)
+        raise loaded.error_of([each.below(path) for each in error.problems]) from error
 
 
 def _plan_worker(

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import click
 
+from window_consumer.cli import options
 from window_consumer.cli.options import json_option
 from window_consumer.cli.output import OK, print_json, print_result
+from window_consumer.config import json_schema
 from window_consumer.model.errors import UsageError
+from window_consumer.plan.feature_list import FeatureList
 from window_consumer.project.new_handler import HandlerForm, add_handler
 from window_consumer.project.new_project import create_project
 
@@ -17,14 +20,15 @@ from window_consumer.project.new_project import create_project
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path), default=Path())
 @json_option
-def init_command(*, directory: Path, as_json: bool) -> int:
+@options.features
+def init_command(*, directory: Path, as_json: bool, features: FeatureList) -> int:
     """Create a project in DIRECTORY, by default this one; it must be empty.
 
     It has a handler with a test, workers.yaml, a Dockerfile, a compose file with Kafka, and a
     README with the next steps.
     """
     try:
-        written = create_project(directory)
+        written = create_project(directory, json_schema(features.sections))
     except OSError as error:
         raise UsageError(f"cannot write the project: {error}") from error
     if as_json:

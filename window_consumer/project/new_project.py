@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from window_consumer.model.errors import UsageError
 from window_consumer.project.templates import filled
@@ -29,20 +31,25 @@ def project_name(directory: Path) -> str:
     return name
 
 
-def create_project(directory: Path) -> list[str]:
+SCHEMA: Final = "workers.schema.json"
+"""The file that the first line of workers.yaml names."""
+
+
+def create_project(directory: Path, schema: Mapping[str, Any]) -> list[str]:
     """Write the files of a new project; return their paths in it, sorted.
 
+    ``schema`` is the JSON Schema of its configuration, with which editors complete keys.
     Raises UsageError, before anything is written, if the directory is not empty, is not a directory
     or has no usable name.
     """
     name = project_name(directory)
     _refuse_used(directory)
-    texts = filled("files", {"name": name})
+    texts = {**filled("files", {"name": name}), SCHEMA: json.dumps(schema, indent=2) + "\n"}
     for path, text in texts.items():
         file = directory / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
-    return list(texts)
+    return sorted(texts)
 
 
 def _refuse_used(directory: Path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Literal
-from urllib.parse import SplitResult, urlsplit
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from window_consumer.config import kinds
+from window_consumer.config import kinds, urls
 from window_consumer.config.kinds import REFERENCE, ValueKind
 from window_consumer.config.options import Section, about
 from window_consumer.config.problems import InvalidError, Problem
@@ -22,43 +20,15 @@ _HOUR_S: Final = 3600.0
 _GIVING_UP_S: Final = 10.0
 """Far more than a loop needs to end a request."""
 _FATAL: Final = (400, 413, 415, 422)
+_LOGIN: Final = "headers: {Authorization: ...}"
 
 Proxy = bool | str
 """Whether those of the environment are used, or the URL of one."""
 
 
-def _url(text: str) -> SplitResult | str:
-    """Return the parts of a URL, or what is wrong with it."""
-    if re.search(r"[\s\x00-\x1f\x7f]", text) or not text.isascii():
-        return "has blanks, or letters that are not ASCII: write them as %XX"
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError as error:
-        return f"is not a URL ({error})"
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
-        return "does not begin with http:// or https:// and a host"
-    if "@" in parts.netloc:
-        return "has a user or a password: write headers: {Authorization: ...}"
-    return "has a fragment, which no server would see" if parts.fragment else parts
-
-
-def _url_kind(expected: str) -> ValueKind:
-    """A URL; a wrong one is not shown, as it may hold a password."""
-
-    def read(raw: Any) -> str:
-        if not isinstance(raw, str):
-            raise InvalidError(Problem((), f"is not {expected}"))
-        parts = _url(raw)
-        if isinstance(parts, str):
-            raise InvalidError(Problem((), parts))
-        return str(raw)
-
-    return evolve(kinds.text(expected), name="URL", read=read)
-
-
 def _proxy_kind() -> ValueKind:
-    of_environment, url = kinds.boolean(), _url_kind("true, false, or the URL of a proxy")
+    of_environment = kinds.boolean()
+    url = urls.url("true, false, or the URL of a proxy", _LOGIN)
 
     def read(raw: Any) -> Proxy:
         try:
@@ -119,7 +89,7 @@ class HttpConfig:
         default=None,
         metadata=about(
             "Where each record is posted. The answer's status says what becomes of it.",
-            kind=_url_kind("a URL such as https://orders.internal/events"),
+            kind=urls.url("a URL such as https://orders.internal/events", _LOGIN),
             default="none: required in a section http",
         ),
     )

@@ -1,8 +1,9 @@
 """Decoders from a record's value to the type of a handler's annotation.
 
 JSON is the default. The type decides the library: pydantic and msgspec read their own models;
-cattrs reads attrs classes, dataclasses, TypedDicts, and lists and dicts of them. This module
-imports no optional library, because an application with such a model has imported it.
+cattrs reads attrs classes, dataclasses, TypedDicts, and lists and dicts of them. A class that
+protoc has generated reads Protobuf. This module imports no optional library, because an application
+with such a model has imported it.
 
 A schema registry that does not answer proves nothing about the value, so the record is retried, as
 after a failure of its handler. A value that cannot be decoded becomes a dead letter.
@@ -14,11 +15,9 @@ import inspect
 import json
 import socket
 import sys
-import types
-import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Union
+from typing import Any
 
 import cattrs
 from attrs import frozen
@@ -26,6 +25,14 @@ from attrs import frozen
 from window_consumer.model.conditions.lookup import first_topic
 from window_consumer.model.errors import HandlerSignal, Undecodable, UsageError
 from window_consumer.model.record import Record
+from window_consumer.plan.handler_types.annotations import (
+    is_of_msgspec,
+    is_of_pydantic,
+    is_protobuf,
+    mentioned,
+    name_of,
+    without_none,
+)
 from window_consumer.plan.handler_types.structures import structure_of
 
 _BUILT_IN = (ConnectionError, TimeoutError, socket.gaierror)
@@ -39,8 +46,8 @@ _CLASSES = {
     ("aiohttp", "ClientConnectionError"),
     ("confluent_kafka", "OAuthTokenError"),
 }
-_ABOUT_THE_VALUE = {404, 422}
-"""The registry has answered that there is no such schema, or that it is invalid."""
+_NO_SUCH_SCHEMA = range(40400, 40500)
+_INVALID_SCHEMA = 422
 
 
 def is_out_of_reach(error: BaseException) -> bool:
@@ -65,11 +72,21 @@ def _is_no_answer(error: BaseException) -> bool:
         if (package, kind.__name__) in _CLASSES:
             return True
         if (package, kind.__name__) == ("confluent_kafka", "SchemaRegistryError"):
-            return getattr(error, "http_status_code", None) not in _ABOUT_THE_VALUE
+            return not is_about_the_value(error)
     return False
 
 
-Decode = Callable[[Record], object]
+def is_about_the_value(error: BaseException) -> bool:
+    """Return whether a ``SchemaRegistryError`` says that the value's schema is missing or invalid.
+
+    The status 404 alone does not: a wrong URL, or a proxy, answers with it as well. Only a registry
+    adds a code of its own.
+    """
+    if getattr(error, "http_status_code", None) == _INVALID_SCHEMA:
+        return True
+    return getattr(error, "error_code", None) in _NO_SUCH_SCHEMA
+
+
 Parse = Callable[[bytes], object]
 
 _PLAIN: dict[object, Parse] = {
@@ -91,6 +108,10 @@ class Decoder:
     """The name of the type, for messages."""
     nullable: bool
     """Whether a tombstone, which has no value, is None for the handler."""
+    annotation: object = Any
+    """The type, without ``| None``."""
+    is_own: bool = False
+    """Whether the application has named it, with ``value=``."""
 
     def __call__(self, record: Record) -> object:
         """Return the object; raise Undecodable with the decoder's own message.
@@ -117,13 +138,18 @@ class Decoder:
 
 def decoder_of(annotation: object) -> Decoder:
     """Return the decoder for a type; raise UsageError if JSON cannot become it."""
-    kinds = list(_mentioned(annotation))
+    kinds = list(mentioned(annotation))
     nullable = type(None) in kinds[1:] or annotation in (Any, object)
-    bare = _without_none(annotation) if nullable else annotation
+    bare = without_none(annotation) if nullable else annotation
     parse = _PLAIN.get(bare) if isinstance(bare, type) or bare is Any else None
     if parse is None:
-        parse = _of_pydantic(bare, kinds) or _of_msgspec(bare, kinds) or _of_cattrs(bare)
-    return Decoder(_ignoring_the_record(parse), name_of(bare), nullable)
+        parse = (
+            _of_pydantic(bare, kinds)
+            or _of_msgspec(bare, kinds)
+            or _of_protobuf(bare)
+            or _of_cattrs(bare)
+        )
+    return Decoder(_ignoring_the_record(parse), name_of(bare), nullable, bare)
 
 
 def decoder_by(deserialiser: Any, annotation: object) -> Decoder:
@@ -132,8 +158,8 @@ def decoder_by(deserialiser: Any, annotation: object) -> Decoder:
     Deserialisers of ``confluent_kafka.schema_registry`` get the topic of the first delivery and the
     headers, as they expect it.
     """
-    nullable = annotation is None or type(None) in list(_mentioned(annotation))[1:]
-    name = "value" if annotation is None else name_of(_without_none(annotation))
+    nullable = annotation is None or type(None) in list(mentioned(annotation))[1:]
+    name = "value" if annotation is None else name_of(without_none(annotation))
     why_not = _why_no_decoder(deserialiser)
     if why_not:
         raise UsageError(
@@ -148,8 +174,8 @@ def decoder_by(deserialiser: Any, annotation: object) -> Decoder:
             topic = first_topic(record, lambda _topic: record.is_copy)
             return deserialiser(value, context(topic, field, record.headers))
 
-        return Decoder(parse, name, nullable)
-    return Decoder(_ignoring_the_record(deserialiser), name, nullable)
+        return Decoder(parse, name, nullable, is_own=True)
+    return Decoder(_ignoring_the_record(deserialiser), name, nullable, is_own=True)
 
 
 def _why_no_decoder(deserialiser: Any) -> str:
@@ -178,41 +204,12 @@ def _why_no_decoder(deserialiser: Any) -> str:
     return ""
 
 
-def name_of(annotation: object) -> str:
-    """Return a type as people write it."""
-    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
-        return annotation.__name__
-    if typing.get_origin(annotation) in (Union, types.UnionType):
-        return " | ".join(map(name_of, typing.get_args(annotation)))
-    return str(annotation)
-
-
 def _ignoring_the_record(parse: Parse) -> Callable[[Record, bytes], object]:
     return lambda _record, value: parse(value)
 
 
-def _mentioned(annotation: object) -> Iterator[object]:
-    """Yield a type and the types within its brackets."""
-    yield annotation
-    for argument in typing.get_args(annotation):
-        yield from _mentioned(argument)
-
-
-def _without_none(annotation: object) -> object:
-    if typing.get_origin(annotation) not in (Union, types.UnionType):
-        return annotation
-    others = tuple(each for each in typing.get_args(annotation) if each is not type(None))
-    return Union[others]  # noqa: UP007 - made of types that are only known here
-
-
-def _subclasses(kinds: list[object], module: str, base: str) -> bool:
-    known = getattr(sys.modules.get(module), base, None)
-    return known is not None and any(isinstance(k, type) and issubclass(k, known) for k in kinds)
-
-
 def _of_pydantic(annotation: object, kinds: list[object]) -> Parse | None:
-    is_dataclass = any(hasattr(kind, "__pydantic_validator__") for kind in kinds)
-    if not (is_dataclass or _subclasses(kinds, "pydantic", "BaseModel")):
+    if not is_of_pydantic(kinds):
         return None
     with _refused(annotation):
         adapter = sys.modules["pydantic"].TypeAdapter(annotation)
@@ -223,7 +220,7 @@ def _of_pydantic(annotation: object, kinds: list[object]) -> Parse | None:
 
 
 def _of_msgspec(annotation: object, kinds: list[object]) -> Parse | None:
-    if not _subclasses(kinds, "msgspec", "Struct"):
+    if not is_of_msgspec(kinds):
         return None
     msgspec = sys.modules["msgspec"]
     with _refused(annotation):
@@ -249,6 +246,10 @@ def _strange_to(msgspec: Any, outermost: Any) -> Iterator[object]:
             if isinstance(each, msgspec.inspect.CustomType):
                 yield each.cls
             left += [getattr(each, name) for name in each.__struct_fields__]
+
+
+def _of_protobuf(annotation: Any) -> Parse | None:
+    return annotation.FromString if is_protobuf(annotation) else None
 
 
 def _of_cattrs(annotation: Any) -> Parse:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from window_consumer.model.errors import HandlerSignal, NotInBatchError, PartialFailure
 from window_consumer.model.record import Record
@@ -34,6 +34,10 @@ class Parameters:
         if decode is None:
             return (given,)
         return self._arguments(list(map(decode, given)) if self.batches else decode(given), given)
+
+    def decoded_with(self, decoder: Decoder) -> Parameters:
+        """Return the same parameters, with another decoder of values."""
+        return evolve(self, decoder=decoder)
 
     def called_with(self, function: Callable[..., Any], form: CallForm) -> Called:
         """Return a callable of the record, or the records, alone; the function itself if it is one.

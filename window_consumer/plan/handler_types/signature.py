@@ -9,7 +9,8 @@ from typing import Any
 
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
-from window_consumer.plan.handler_types.decoders import decoder_by, decoder_of, name_of
+from window_consumer.plan.handler_types.annotations import name_of
+from window_consumer.plan.handler_types.decoders import decoder_by, decoder_of
 from window_consumer.plan.handler_types.parameters import Parameters
 
 _FORMS = "(record: Record), (value: Order) or (value: Order, record: Record)"

@@ -1,4 +1,6 @@
-"""Decoding JSON with cattrs: attrs classes, dataclasses, TypedDicts, and lists and dicts of them.
+"""Making objects with cattrs: attrs classes, dataclasses, TypedDicts, and lists and dicts of them.
+
+They are made of JSON, or of what a schema has read, which may hold dates, decimals and bytes.
 
 The rules are stricter than those of cattrs, which accepts whatever can be converted: a text for a
 list of its characters, or anything at all for a class whose fields have defaults. All parts of a
@@ -13,7 +15,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import time
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
@@ -107,17 +109,25 @@ def _decimal(value: Any, _kind: Any) -> Decimal:
     return number
 
 
+def _register(kind: type, structure: Structure) -> None:
+    """Make a type of its form in JSON; an object of it is there already."""
+    _CONVERTER.register_structure_hook(
+        kind, lambda value, _kind: value if type(value) is kind else structure(value, kind)
+    )
+
+
 _CONVERTER = make_converter()
 _CONVERTER.register_structure_hook(str, _strictly(str))
 _CONVERTER.register_structure_hook(int, _strictly(int))
 _CONVERTER.register_structure_hook(float, _strictly(float, int))
 _CONVERTER.register_structure_hook(bool, _strictly(bool))
-_CONVERTER.register_structure_hook(Decimal, _decimal)
-_CONVERTER.register_structure_hook(UUID, _formed(str, lambda value, _kind: UUID(value)))
-_CONVERTER.register_structure_hook(time, _formed(str, lambda text, _kind: time.fromisoformat(text)))
-_CONVERTER.register_structure_hook(  # cattrs reads base 85, which is unusual
-    bytes, _formed(str, lambda text, _kind: base64.b64decode(text, validate=True))
-)
+_register(Decimal, _decimal)
+_register(UUID, _formed(str, lambda value, _kind: UUID(value)))
+_register(time, _formed(str, lambda text, _kind: time.fromisoformat(text)))
+_register(date, lambda text, _kind: date.fromisoformat(text))
+_register(datetime, lambda text, _kind: datetime.fromisoformat(text))
+# cattrs reads base 85, which is unusual
+_register(bytes, _formed(str, lambda text, _kind: base64.b64decode(text, validate=True)))
 
 
 def _is_class_with_fields(kind: Any) -> bool:

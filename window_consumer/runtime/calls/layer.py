@@ -45,7 +45,9 @@ class LayerPlace(IntEnum):
     ONCE = 4
     MIDDLEWARE = 5
     """What the application itself puts around its handlers."""
-    DECODING = 6
+    VALUES = 6
+    """Makes ready what decoding needs."""
+    DECODING = 7
     """Calls the function with the arguments that it takes."""
 
 

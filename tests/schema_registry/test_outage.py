@@ -1,0 +1,75 @@
+"""A registry that does not say what a schema is: records wait, and none is lost or moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.schema_registry.orders import AvroOrder, unframed, with_id, written
+from tests.schema_registry.registry import Registry
+from tests.schema_registry.worker import app_with, reading
+from window_consumer.testing import DEAD_LETTERED, DONE
+
+MOST_MOVED = 5
+RECORDS = 40
+RETRY = {"attempts": 2, "backoff": "10ms..50ms"}
+
+OUTAGES = {
+    "an error of the server": (503, {"error_code": 50301, "message": "no leader"}),
+    "a refused login": (401, {"error_code": 401, "message": "Unauthorized"}),
+    "a wrong path": (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
+    "a page of a proxy": (200, b"<html>Log in</html>"),
+    "the answer of another service": (200, {"status": "ok"}),
+    "schemas of another format": (200, {"schema": "{}", "schemaType": "JSON"}),
+}
+
+
+@pytest.mark.parametrize("answer", OUTAGES.values(), ids=OUTAGES)
+def test_records_wait_for_a_registry_that_does_not_say_what_a_schema_is(
+    answer: tuple[int, Any], registry: Registry
+) -> None:
+    got: list[int] = []
+
+    def charge(order: Any) -> None:
+        got.append(order.id)
+
+    with reading(app_with(charge, AvroOrder), registry, "avro", retry=RETRY) as app:
+        value = written(registry.url, "avro")
+        registry.broken = answer
+        sent = app.send_many("orders", [value] * RECORDS)
+        app.advance("2s")
+        assert len(app.dead_letters) <= MOST_MOVED
+        registry.broken = None
+        app.advance("30s")
+        lost = {each.record.offset for each in sent if each.outcome is not DONE}
+        assert len(lost) == len(app.dead_letters)
+    assert len(got) == RECORDS - len(lost)
+
+
+def test_a_registry_that_is_away_is_an_outage() -> None:
+    def charge(order: Any) -> None: ...
+
+    with Registry() as away:
+        value = written(away.url, "avro")
+        app = reading(app_with(charge, AvroOrder), away, "avro", retry=RETRY)
+    with app:
+        sent = app.send_many("orders", [value] * 50)
+        app.advance("2s")
+        assert len(app.dead_letters) <= MOST_MOVED
+        assert DONE not in {each.outcome for each in sent}
+
+
+def test_poison_in_an_outage_still_is_poison(registry: Registry) -> None:
+    def charge(order: Any) -> None: ...
+
+    with reading(app_with(charge, AvroOrder), registry, "avro", retry=RETRY) as app:
+        good = written(registry.url, "avro")
+        registry.broken = OUTAGES["an error of the server"]
+        sent = app.send_many("orders", [good] * 30 + [unframed("avro")])
+        app.advance("2s")
+        registry.broken = None
+        app.advance("30s")
+        assert sent[-1].outcome is DEAD_LETTERED
+        assert app.send("orders", with_id(good, 50)).outcome is DEAD_LETTERED
+        assert app.send("orders", good).outcome is DONE

@@ -1,0 +1,91 @@
+"""Schema Registry as a feature: the section of workers, and the decoders of their handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from window_consumer.config import WorkerConfig
+from window_consumer.config.problems import InvalidError, Problem
+from window_consumer.model.errors import UsageError
+from window_consumer.plan.app_plan import AppPlan
+from window_consumer.plan.feature import AppStart, CheckFindings, Feature, RunningFeature
+from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
+from window_consumer.runtime.calls.layer import CallLayer
+from window_consumer.schema_registry.config import SECTION, SchemaConfig
+
+# Confluent's registry client is optional, and imported where a worker has a registry.
+
+
+class SchemaRegistryFeature(Feature):
+    """Workers whose values have schemas in a registry."""
+
+    name = "schema_registry"
+    worker_section = SECTION
+    findings_key = "schemas"
+
+    def handlers_of(
+        self, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
+    ) -> Mapping[str, HandlerSpec]:
+        """Return handlers that get values as their schemas describe them.
+
+        Raises InvalidError for handlers that cannot, and UsageError without Confluent's client.
+        """
+        section = worker.section(SchemaConfig)
+        if not section.registry:
+            return handlers
+        if all(each.parameters.decoder is None for each in handlers.values()):
+            message = (
+                f"has no use: the handler {' and '.join(handlers)} takes the record alone. Give it"
+                " the value, as in (order: dict[str, Any], record: Record)"
+            )
+            raise InvalidError(Problem((SECTION.name,), message))
+        try:
+            from window_consumer.schema_registry.client import RegistryClient  # noqa: PLC0415 - see above
+            from window_consumer.schema_registry.reading import reading_handler  # noqa: PLC0415 - see above
+
+            client = RegistryClient(section)
+            return {name: reading_handler(each, section, client) for name, each in handlers.items()}
+        except (OSError, ValueError) as error:  # files of certificates that cannot be used
+            raise InvalidError(
+                Problem((SECTION.name, "ssl"), f"cannot be used: {error}")
+            ) from error
+        except ImportError as error:
+            raise UsageError(
+                f"workers.{worker.name}.schema needs Confluent's deserialisers ({error}): pip"
+                " install 'window-consumer[schema]'"
+            ) from error
+
+    def findings(self, plan: AppPlan, timeout_s: float | None) -> Sequence[CheckFindings]:
+        """Return what the registries say of the topics, see ``registries_of``."""
+        del timeout_s
+        workers = [each.config for each in plan.workers]
+        if not any(each.section(SchemaConfig).registry for each in workers):
+            return ()
+        from window_consumer.schema_registry.findings import registries_of  # noqa: PLC0415 - see above
+
+        return tuple(registries_of(workers))
+
+    def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
+        """Fetch schemas beside event loops."""
+        del start
+        return nullcontext(RunningSchemas())
+
+
+class RunningSchemas(RunningFeature):
+    """The schemas of workers with coroutines."""
+
+    def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
+        """Return what fetches schemas before coroutines are called."""
+        plan = worker.plan
+        if not plan.is_async or not plan.config.section(SchemaConfig).registry:
+            return ()
+        from window_consumer.schema_registry.prefetch import SchemaLayer  # noqa: PLC0415 - see above
+
+        decoders = {
+            route.handler.name: route.handler.parameters.decoder
+            for route in plan.routes
+            if route.handler.parameters.decoder is not None
+        }
+        return [SchemaLayer(decoders)]

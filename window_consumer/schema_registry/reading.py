@@ -1,0 +1,136 @@
+"""Reading values with Confluent's deserialisers, and what a handler gets of them."""
+
+from __future__ import annotations
+
+from contextvars import Context
+from importlib import import_module
+from typing import Any, NoReturn
+
+from attrs import evolve
+from confluent_kafka.schema_registry import topic_subject_name_strategy
+
+from window_consumer.config.problems import InvalidError, Problem
+from window_consumer.model.record import Record
+from window_consumer.plan.handler_types.annotations import is_protobuf, name_of
+from window_consumer.plan.handler_types.conversion import (
+    ReadValue,
+    reading_json,
+    reading_messages,
+    reading_objects,
+)
+from window_consumer.plan.handler_types.decoders import Decoder, decoder_by
+from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.schema_registry.client import RegistryClient
+from window_consumer.schema_registry.config import SECTION, SchemaConfig
+
+_RULES = {"subject.name.strategy": topic_subject_name_strategy}
+"""The default asks the registry once more for each topic; only rules of a schema need subjects."""
+
+
+def reading_handler(spec: HandlerSpec, config: SchemaConfig, client: RegistryClient) -> HandlerSpec:
+    """Return a handler that gets values as the registry's schemas describe them.
+
+    Raises InvalidError if it cannot get them.
+    """
+    decoder = spec.parameters.decoder
+    if decoder is None:
+        return spec
+    if decoder.is_own:
+        _refuse((), f"the handler {spec.name} has a decoder of its own: take value= or schema out")
+    decoder = _DECODERS[config.format or "avro"](spec, decoder, config, client)
+    return evolve(spec, parameters=spec.parameters.decoded_with(decoder))
+
+
+def _of_avro(
+    spec: HandlerSpec, decoder: Decoder, config: SchemaConfig, client: RegistryClient
+) -> Decoder:
+    del config
+    _refuse_messages(spec, decoder)
+    from confluent_kafka.schema_registry.avro import AvroDeserializer  # noqa: PLC0415 - needs fastavro
+
+    return reading_objects(decoder, _read(AvroDeserializer(client, conf=_RULES)))
+
+
+def _of_json(
+    spec: HandlerSpec, decoder: Decoder, config: SchemaConfig, client: RegistryClient
+) -> Decoder:
+    del config
+    _refuse_messages(spec, decoder)
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer  # noqa: PLC0415 - needs jsonschema
+
+    deserialise = JSONDeserializer(None, schema_registry_client=client, conf=_RULES)
+    return reading_json(decoder, _read(deserialise))
+
+
+def _of_protobuf(
+    spec: HandlerSpec, decoder: Decoder, config: SchemaConfig, client: RegistryClient
+) -> Decoder:
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer  # noqa: PLC0415 - needs protobuf
+
+    kind = _message_of(spec, decoder, config)
+    deserialise = ProtobufDeserializer(kind, _RULES, client)
+    return reading_messages(evolve(decoder, name=kind.__name__), _read(deserialise))
+
+
+_DECODERS = {"avro": _of_avro, "json": _of_json, "protobuf": _of_protobuf}
+
+
+def _read(deserialise: Any) -> ReadValue:
+    parse = decoder_by(deserialise, None).parse
+
+    def read(record: Record, value: bytes) -> object:
+        # It sets a variable of its context, and a task with such a rest is not used again.
+        return Context().run(parse, record, value)
+
+    return read
+
+
+def _message_of(spec: HandlerSpec, decoder: Decoder, config: SchemaConfig) -> Any:
+    """Return the class of messages: the handler's annotation, or the one that the key names."""
+    annotated = decoder.annotation if is_protobuf(decoder.annotation) else None
+    named = None if config.message is None else _imported(config.message)
+    if named is None and annotated is None:
+        _refuse(
+            ("format",),
+            f"is protobuf, and the handler {spec.name} takes {name_of(decoder.annotation)}:"
+            " annotate its parameter with the class that protoc has generated, or name that in"
+            " schema.message",
+        )
+    if named is not None and annotated is not None and named is not annotated:
+        _refuse(
+            ("message",),
+            f"names {name_of(named)}, and the handler {spec.name} takes {name_of(annotated)}: take"
+            " message out, or correct the annotation",
+        )
+    if annotated is None and decoder.annotation not in (Any, object):
+        _refuse(
+            ("message",),
+            f"names {name_of(named)}, and the handler {spec.name} takes"
+            f" {name_of(decoder.annotation)}: annotate its parameter with the message",
+        )
+    return annotated or named
+
+
+def _imported(text: str) -> Any:
+    module, _, names = text.partition(":")
+    try:
+        found: Any = import_module(module)
+        for name in names.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        _refuse(("message",), f"cannot be imported ({error}): write MODULE:CLASS")
+    if not is_protobuf(found):
+        _refuse(("message",), f"names {found!r}, which is no class that protoc has generated")
+    return found
+
+
+def _refuse_messages(spec: HandlerSpec, decoder: Decoder) -> None:
+    if is_protobuf(decoder.annotation):
+        _refuse(
+            ("format",),
+            f"has to be protobuf: the handler {spec.name} takes {name_of(decoder.annotation)}",
+        )
+
+
+def _refuse(path: tuple[str, ...], message: str) -> NoReturn:
+    raise InvalidError(Problem((SECTION.name, *path), message))
