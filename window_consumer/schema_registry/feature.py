@@ -45,12 +45,12 @@ class SchemaRegistryFeature(Feature):
             from window_consumer.schema_registry.client import RegistryClient  # noqa: PLC0415 - see above
             from window_consumer.schema_registry.reading import reading_handler  # noqa: PLC0415 - see above
 
-            client = RegistryClient(section)
+            try:
+                client = RegistryClient(section)
+            except (OSError, ValueError) as error:  # files of certificates that cannot be used
+                problem = Problem((SECTION.name, "ssl"), f"cannot be used: {error}")
+                raise InvalidError(problem) from error
             return {name: reading_handler(each, section, client) for name, each in handlers.items()}
-        except (OSError, ValueError) as error:  # files of certificates that cannot be used
-            raise InvalidError(
-                Problem((SECTION.name, "ssl"), f"cannot be used: {error}")
-            ) from error
         except ImportError as error:
             raise UsageError(
                 f"workers.{worker.name}.schema needs Confluent's deserialisers ({error}): pip"
