@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
+from attrs import frozen
 
 from tests.golden_texts import Golden
 from window_consumer import Producer
@@ -180,3 +181,18 @@ def test_a_producer_takes_a_login_too(golden: Golden) -> None:
         Producer({"bootstrap.servers": "h:1", "login": "oidc"})
     with golden.raises(UsageError):
         Producer({"bootstrap.servers": "h:1", "login": MSK, "sasl.mechanism": "PLAIN"})
+
+
+@frozen
+class FarawayLogin(Login):
+    """One whose library is not installed."""
+
+    kind: ClassVar[str] = "faraway"
+    extra: ClassVar[str] = "far"
+    library: ClassVar[str] = "no_such_library.auth"
+
+
+def test_a_library_that_is_not_installed_is_named_with_the_command(golden: Golden) -> None:
+    ((key, wrong),) = FarawayLogin().obstacles()
+    assert key == ""
+    golden(wrong)

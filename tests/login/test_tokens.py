@@ -14,11 +14,13 @@ from tests.login.token_server import TokenServer, refusing
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.login.oidc import OidcLogin
 from window_consumer.kafka.login.tokens import LoginTokens, login_tokens
+from window_consumer.kafka.oauth import OAuthTokens
 from window_consumer.model.errors import AuthenticationError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.redaction import Mask
 
 HIDDEN = "hunter2-hunter2"
+LOG = ClientLog(logging.getLogger("window_consumer.client"))
 
 
 def tokens_of(server: TokenServer, **more: Any) -> LoginTokens:
@@ -49,8 +51,7 @@ class Clock:
 
 def with_clock(server: TokenServer) -> tuple[LoginTokens, Clock]:
     clock = Clock()
-    log = ClientLog(logging.getLogger("window_consumer.client"))
-    return LoginTokens(tokens_of(server).login, log, Mask(()), clock), clock
+    return LoginTokens(tokens_of(server).login, LOG, Mask(()), clock), clock
 
 
 def test_a_token_in_the_second_half_of_its_life_is_renewed(token_server: TokenServer) -> None:
@@ -87,3 +88,13 @@ def test_another_process_gets_tokens_of_its_own(token_server: TokenServer) -> No
     copied = pickle.loads(pickle.dumps(tokens))  # noqa: S301 - it has pickled them itself
     assert copied.login == tokens.login
     assert copied("")[0]
+
+
+def test_a_long_reason_becomes_one_line_of_bounded_length() -> None:
+    def failing(_: str) -> tuple[str, float]:
+        raise ValueError("the reason\n\tin many lines\n" * 1000)
+
+    said = OAuthTokens(failing, LOG).trouble("")
+    assert said is not None
+    assert "\n" not in said
+    assert len(said) < 1000

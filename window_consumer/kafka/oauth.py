@@ -20,6 +20,9 @@ FUNCTION = "oauth_cb"
 ARGUMENT = "sasl.oauthbearer.config"
 """The setting that librdkafka passes to the function."""
 
+_MOST_SHOWN = 500
+"""Characters of an exception that a message shows."""
+
 _WORTH_S = 1.0
 """An earlier token is reused while it remains valid for longer than this."""
 
@@ -137,4 +140,5 @@ class OAuthTokens:
     def _failure_text(self, exception: BaseException) -> str:
         is_ours = isinstance(exception, WindowConsumerError)
         kind = "" if is_ours else f"{type(exception).__name__}: "
-        return f"{self._name}: no token: {kind}{exception}"
+        text = " ".join(str(exception).split())  # Azure's has a dozen lines
+        return f"{self._name}: no token: {kind}{text[:_MOST_SHOWN]}"
