@@ -25,11 +25,13 @@ def gets_a_record(order: Record) -> None: ...
 
 
 @app.handler("orders", ordering="key", concurrency=8)
-def gets_both(order: Order, record: Record) -> Produce | None: ...
+def gets_both(order: Order, record: Record) -> Produce | None:
+    raise NotImplementedError
 
 
 @app.handler("orders", value=lambda value: Order(int(value)))
-def gets_what_is_decoded(order: Order) -> list[Produce]: ...
+def gets_what_is_decoded(order: Order) -> list[Produce]:
+    raise NotImplementedError
 
 
 @app.handler("orders", once=once)
@@ -37,11 +39,13 @@ def runs_once(order: Order, record: Record) -> None: ...
 
 
 @app.handler("orders")
-def has_a_default(order: Order, record: Record, tries: int = 3) -> int: ...
+def has_a_default(order: Order, record: Record, tries: int = 3) -> int:
+    raise NotImplementedError
 
 
 @app.handler("orders")
-async def waits(order: Order, record: Record) -> str: ...
+async def waits(order: Order, record: Record) -> str:
+    raise NotImplementedError
 
 
 @app.batch_handler("clicks", max_records=100)
@@ -49,7 +53,8 @@ def gets_many(clicks: list[Record]) -> None: ...
 
 
 @app.batch_handler("clicks", once=once)
-def gets_many_once(orders: list[Order], records: list[Record]) -> Produce: ...
+def gets_many_once(orders: list[Order], records: list[Record]) -> Produce:
+    raise NotImplementedError
 
 
 @app.batch_handler("clicks")

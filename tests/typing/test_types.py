@@ -119,6 +119,7 @@ def in_short(text: str) -> str:
         .replace("CoroutineType", "Coroutine")
         .replace("int = 3", "int = ...")
     )
+    text = re.sub(r"int =(?= ?[,)])", "int = ...", text)
     text = re.sub(r"-> \((.* [|] .*)\)$", r"-> \1", text).replace(
         "((Record) -> object)", "(Record) -> object"
     )
