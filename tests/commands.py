@@ -209,16 +209,23 @@ class Commands:
         if arguments[0] == "run" and "--log-format" not in arguments:
             arguments = (*arguments, "--log-format", "json")
         if fresh:
-            return self._start("-m", "window_consumer", *arguments, env=env)
+            return self.python("-m", "window_consumer", *arguments, env=env)
         environment = {**os.environ, **(env or {})}
         return self._follow(fork_server.start(arguments, self.directory, environment, typed=typed))
 
-    def script(self, source: str, *, timeout_s: float = DEADLINE_S) -> Ended:
+    def script(
+        self,
+        source: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = DEADLINE_S,
+    ) -> Ended:
         """Run a program that embeds the framework."""
         (self.directory / "script.py").write_text(source)
-        return self._start("script.py").wait(timeout_s)
+        return self.python("script.py", env=env).wait(timeout_s)
 
-    def _start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Command:
+    def python(self, *arguments: str, env: Mapping[str, str] | None = None) -> Command:
+        """Start Python."""
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.directory,

@@ -59,7 +59,9 @@ class InvalidOrder(Exception):
 """
 )
 
-WITH_YAML = [page for page in PAGES if blocks(page, "yaml")]
+OF_FRAMEWORKS = [ROOT / "docs" / name for name in ("django.md", "fastapi.md", "flask.md")]
+"""Pages with whole applications, which tests/docs/test_frameworks.py runs."""
+WITH_YAML = [page for page in PAGES if blocks(page, "yaml") and page not in OF_FRAMEWORKS]
 WITHOUT_APPLICATION = [ROOT / "docs/push.md", ROOT / "docs/sqs.md"]
 WITH_FILES = {ROOT / "docs/celery.md": "handlers:app", ROOT / "docs/faststream.md": "worker:app"}
 """Pages whose blocks are files, and where their application is."""

@@ -19,6 +19,12 @@ from window_consumer.plan.feature_list import FeatureList
 _MISSING = ": is missing"
 
 
+def search_current_directory() -> None:
+    """Let imports find modules in the current directory, as ``python -m`` does."""
+    if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path has strings
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
+
+
 def load_app(spec: str) -> AppDefinition:
     """Return the App that ``module:attribute`` names; a UsageError says what failed and where.
 
@@ -31,8 +37,7 @@ def load_app(spec: str) -> AppDefinition:
             f"{spec!r} is not an application: write MODULE:APP with the module's dotted name, as in"
             " shop:app"
         )
-    if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path has strings
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
+    search_current_directory()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

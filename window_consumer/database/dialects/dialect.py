@@ -20,6 +20,8 @@ LOCK_TIMEOUT: Final = "55P03"
 RETRYABLE: Final = frozenset({"40001", "40P01"})
 """PostgreSQL's codes for a serialization failure and a deadlock."""
 
+_DJANGO_ERRORS: Final = "django.db.utils"
+
 READ_ONLY: Final = (
     "the database is read-only (a replica?), or this user lacks UPDATE and DELETE on {table}: sent"
     " rows could not be marked; point outbox.database to the primary"
@@ -158,21 +160,29 @@ class SqlDialect(Protocol):
         """Raise UsageError for a read-only database."""
 
 
-def sqlstate_of(error: DBAPIError) -> str | None:
+def sqlstate_of(error: BaseException) -> str | None:
     """Return PostgreSQL's code of an error, None without one."""
-    code: str | None = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    driver = _driver_error_of(error)
+    code: str | None = getattr(driver, "sqlstate", None) or getattr(driver, "pgcode", None)
     return code
+
+
+def _driver_error_of(error: BaseException) -> BaseException | None:
+    """Return the driver's exception: SQLAlchemy has it as ``orig``, Django as the cause."""
+    if isinstance(error, DBAPIError):
+        return error.orig
+    return error.__cause__ if type(error).__module__ == _DJANGO_ERRORS else None
 
 
 def is_lock_timeout(error: BaseException) -> bool:
     """Return whether waiting for another transaction's lock timed out."""
-    if not isinstance(error, DBAPIError):
-        return False
-    return sqlstate_of(error) == LOCK_TIMEOUT or "database is locked" in str(error.orig)
+    return sqlstate_of(error) == LOCK_TIMEOUT or _is_busy(error)
 
 
 def is_retryable(error: BaseException) -> bool:
     """Return whether a retry may succeed: a deadlock, a serialization failure, a busy SQLite."""
-    if not isinstance(error, DBAPIError):
-        return False
-    return sqlstate_of(error) in RETRYABLE or "database is locked" in str(error.orig)
+    return sqlstate_of(error) in RETRYABLE or _is_busy(error)
+
+
+def _is_busy(error: BaseException) -> bool:
+    return "database is locked" in str(_driver_error_of(error))

@@ -143,7 +143,7 @@ class OnceCalls:
                 call.effects = Effects(transaction.session, fence)
                 added: list[Produce] = []
                 if call.on_stored is not None:
-                    transaction.session.info[ADDED] = added
+                    transaction.info[ADDED] = added
                 is_ours = False
                 returned = yield partial(self._handler, choose(fresh))
                 is_ours = True
@@ -239,7 +239,7 @@ class OnceCalls:
                 raise UsageError(NO_OUTBOX)
             ids = self._ids_of(results, [key for key in keys if key in new])
             # The table may still hold results of a call whose id was deleted.
-            outbox.insert(session.handed, outbox.rows(results, ids), replace=True)
+            session.store(outbox, outbox.rows(results, ids))
         session.commit_effects()
 
     def _ids_of(self, results: Sequence[Produce], keys: Sequence[EffectKey]) -> list[uuid.UUID]:

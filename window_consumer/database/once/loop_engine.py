@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
+from attrs import frozen
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 T = TypeVar("T")
@@ -21,16 +23,15 @@ T = TypeVar("T")
 class LoopEngines:
     """One engine with its own pool per loop. Any thread may call.
 
-    The first loop gets the given engine, the others get copies of it.
+    Each is a copy of the given engine, which the application may use in a loop of its own. A loop
+    closes the connections of its copy when it shuts down its asynchronous generators.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncEngine] = (
+        self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopEngine] = (
             WeakKeyDictionary()
         )
-        self._given: AsyncEngine | None = None
-        self._copies: list[AsyncEngine] = []
 
     def of(self, engine: AsyncEngine) -> AsyncEngine:
         """Return the engine of the running loop."""
@@ -40,35 +41,37 @@ class LoopEngines:
         with self._lock:
             found = self._engines.get(loop)
             if found is None:
-                found = engine
-                if self._given is engine:
-                    found = _copy_of(engine)
-                    self._copies.append(found)
-                self._given = engine
-                self._engines[loop] = found
-        return found
+                copy = _copy_of(engine)
+                found = self._engines[loop] = _LoopEngine(copy, _disposed_at_end(copy))
+                # Runs to its yield without suspending; from then on the loop knows the generator.
+                with suppress(StopIteration):
+                    found.end.__anext__().send(None)
+        return found.engine
 
     def close_copies(self) -> None:
-        """Close the connections of all copies; their loops have ended."""
+        """Forget the copies; their loops have ended."""
         with self._lock:
-            copies = self._copies[:]
-            self._copies.clear()
-            for loop, engine in list(self._engines.items()):
-                if engine in copies:
-                    del self._engines[loop]
-        if copies:
-            run_in_own_loop(lambda: _dispose(copies))
+            self._engines.clear()
+
+
+@frozen
+class _LoopEngine:
+    engine: AsyncEngine
+    end: AsyncGenerator[None, None]
+    """The loop has only a weak reference to it."""
+
+
+async def _disposed_at_end(engine: AsyncEngine) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await engine.dispose()
 
 
 def run_in_own_loop(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine in a new loop and thread: the caller's thread may run a loop."""
     with ThreadPoolExecutor(1, "wc-once-check") as thread:
         return thread.submit(lambda: asyncio.run(make())).result()
-
-
-async def _dispose(engines: Iterable[AsyncEngine]) -> None:
-    for engine in engines:
-        await engine.dispose()
 
 
 def _copy_of(engine: AsyncEngine) -> AsyncEngine:

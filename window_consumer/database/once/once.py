@@ -22,7 +22,12 @@ from window_consumer.database.once.fence import BEYOND_STALL_S, FenceOwner, Fenc
 from window_consumer.database.once.fence_locks import FenceLimits
 from window_consumer.database.once.loop_engine import LoopEngines
 from window_consumer.database.once.once_ids import BusinessId
-from window_consumer.database.once.session import EffectTransactions, Engine, SessionFactory
+from window_consumer.database.once.session import (
+    EffectTransactions,
+    Engine,
+    SessionFactory,
+    SessionTransactions,
+)
 from window_consumer.database.once.tables import OnceTables
 from window_consumer.database.once.writer import WriterTurns
 from window_consumer.database.outbox.table import Outbox
@@ -122,7 +127,7 @@ class Once:
         return self.loop_engines.of(engine) if isinstance(engine, AsyncEngine) else engine
 
     def close_loops(self) -> None:
-        """Close the connections of all event loops but the first, whose engine is the caller's."""
+        """Close the connections of all event loops; these have ended."""
         self.loop_engines.close_copies()
 
     def values_for(self, worker: WorkerConfig) -> OnceValues:
@@ -168,10 +173,29 @@ class Once:
             limits = FenceLimits(values.lock_timeout_s, worker.stall.after + BEYOND_STALL_S)
             whose = FenceOwner(worker.name, worker.group)
             fences = Fences(self.tables, whose, limits, raised)
-        transactions = EffectTransactions(
+        return OnceCalls(
+            call, self.transactions(), self.tables, rules, fences, self.open_transactions
+        )
+
+    def transactions(self) -> EffectTransactions:
+        """Return what opens the transactions of calls."""
+        return SessionTransactions(
             self.engine_of_call, self.engine, self.table, self._session, self.writers
         )
-        return OnceCalls(call, transactions, self.tables, rules, fences, self.open_transactions)
+
+    def refuse(self, worker: WorkerConfig, form: CallForm) -> None:
+        """Raise UsageError for handlers that this engine cannot serve."""
+        whose, is_async = f"worker {worker.name}: once=", isinstance(self.engine(), AsyncEngine)
+        if is_async and not form.coroutines:
+            raise UsageError(
+                f"{whose}: the handler is a plain function but the engine an AsyncEngine: use"
+                " create_engine, or make the handler async def"
+            )
+        if form.coroutines and not is_async:
+            raise UsageError(
+                f"{whose}: the handler is a coroutine, and a synchronous engine would block its"
+                " event loop: use create_async_engine"
+            )
 
 
 @frozen
@@ -203,17 +227,7 @@ class OnceLayer:
             )
         if once.outbox is None and any(map(_returns_records, self.handlers.values())):
             raise UsageError(f"{whose}: {NO_OUTBOX}")
-        is_async_engine = isinstance(once.engine(), AsyncEngine)
-        if is_async_engine and not form.coroutines:
-            raise UsageError(
-                f"{whose}: the handler is a plain function but the engine an AsyncEngine: use"
-                " create_engine, or make the handler async def"
-            )
-        if form.coroutines and not is_async_engine:
-            raise UsageError(
-                f"{whose}: the handler is a coroutine, and a synchronous engine would block its"
-                " event loop: use create_async_engine"
-            )
+        once.refuse(self.worker, form)
 
     def wrap(self, call: Called, site: CallSite) -> Called:
         """See CallLayer."""
@@ -228,12 +242,13 @@ def _prepare(engine: Engine) -> Engine:
     """Return the engine; the server will soon drop its new connections if this host vanishes."""
     sync = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
     dialect = dialect_of(sync.dialect.name)
-    if dialect.name == "postgresql" and not sa.event.contains(sync, "connect", _keep_alive):
-        sa.event.listen(sync, "connect", _keep_alive)
+    if dialect.name == "postgresql" and not sa.event.contains(sync, "connect", keep_alive):
+        sa.event.listen(sync, "connect", keep_alive)
     return engine
 
 
-def _keep_alive(connection: Any, _record: object) -> None:
+def keep_alive(connection: Any, _record: object = None) -> None:
+    """Let PostgreSQL drop a driver's connection soon if this host vanishes, and name it."""
     cursor = connection.cursor()
     for name, value in _KEEPALIVES.items():
         cursor.execute(f"SET {name} = {value}")

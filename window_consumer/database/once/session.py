@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, NoReturn, Protocol
 
@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 from window_consumer.database.connection import SCOPED, connection_of, unscoped
 from window_consumer.database.dialects import dialect_of
 from window_consumer.database.once.writer import WriterTurns
+from window_consumer.database.outbox.table import Outbox
 from window_consumer.model.errors import UsageError, WindowConsumerError
 
 __handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
@@ -28,14 +29,21 @@ class EffectSession(Protocol):
     """A session as the framework uses it. Owner: the slot that calls the handler."""
 
     @property
-    def handed(self) -> Session:
+    def handed(self) -> Any:
         """Return ``record.session``, or the synchronous session behind it."""
+
+    @property
+    def info(self) -> dict[Any, Any]:
+        """Return what was stored with the session, for ``Outbox``."""
 
     def connection(self) -> sa.Connection:
         """Return the connection to the tables of ``once``."""
 
     def begin_effects(self) -> None:
         """Begin the transaction."""
+
+    def store(self, outbox: Outbox, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows into the outbox; one replaces a row with the same id."""
 
     def commit_effects(self) -> None:
         """Commit; raises if the handler ended the transaction, or it has failed."""
@@ -63,6 +71,10 @@ class OnceSession(Session):
     def handed(self) -> Session:
         """See EffectSession."""
         return self
+
+    def store(self, outbox: Outbox, rows: Sequence[Mapping[str, Any]]) -> None:
+        """See EffectSession."""
+        outbox.insert(self, rows, replace=True)
 
     def commit_effects(self) -> None:
         """See EffectSession."""
@@ -99,9 +111,19 @@ class GivenSession:
         for event in self._listeners:
             sa.event.listen(session, *event)
 
+    @property
+    def info(self) -> dict[Any, Any]:
+        """See EffectSession."""
+        info: dict[Any, Any] = self.handed.info
+        return info
+
     def connection(self) -> sa.Connection:
         """See EffectSession."""
         return connection_of(self.handed, self._table)
+
+    def store(self, outbox: Outbox, rows: Sequence[Mapping[str, Any]]) -> None:
+        """See EffectSession."""
+        outbox.insert(self.handed, rows, replace=True)
 
     def begin_effects(self) -> None:
         """See EffectSession. Raises UsageError for a session on another database."""
@@ -174,6 +196,7 @@ class SyncTransaction:
 
     def __init__(self, effects: EffectSession):
         self.session = effects.handed
+        self.info = effects.info
         self._effects = effects
 
     def run(self, function: Callable[..., Any], *given: Any) -> Any:
@@ -186,6 +209,7 @@ class AsyncTransaction:
 
     def __init__(self, session: AsyncSession, effects: EffectSession):
         self.session = session
+        self.info = effects.info
         self._effects = effects
 
     def run(self, function: Callable[..., Any], *given: Any) -> Any:
@@ -209,8 +233,22 @@ def transaction_on(engine: Engine) -> EffectTransaction:
     return SyncTransaction(OnceSession(engine, expire_on_commit=False))
 
 
-class EffectTransactions:
+class EffectTransactions(Protocol):
     """Opens the transactions of calls. Any slot may call."""
+
+    @property
+    def writers(self) -> WriterTurns | None:
+        """Return the calls that write and those that wait, with one writer at a time."""
+
+    def open(self) -> EffectTransaction:
+        """Return a transaction for one call, with the session for its handler."""
+
+    def apart(self) -> EffectTransaction | None:
+        """Return one for statements before the call; None if the call's own may run them."""
+
+
+class SessionTransactions:
+    """Opens transactions of SQLAlchemy's sessions. Any slot may call."""
 
     def __init__(
         self,
@@ -221,20 +259,24 @@ class EffectTransactions:
         writers: WriterTurns | None,
     ):
         """``engine_of`` is for the running event loop, ``given_engine_of`` is what Once() got."""
-        self.writers = writers
-        """With one writer at a time: the calls that write, and those that wait."""
+        self._writers = writers
         self._engine_of = engine_of
         self._given_engine_of = given_engine_of
         self._table = table
         self._factory = factory
 
+    @property
+    def writers(self) -> WriterTurns | None:
+        """See EffectTransactions."""
+        return self._writers
+
     def open(self) -> EffectTransaction:
-        """Return a transaction for one call, with the session for its handler."""
+        """See EffectTransactions."""
         engine = self._engine_of()
         return transaction_on(engine) if self._factory is None else self._given(engine)
 
     def apart(self) -> EffectTransaction | None:
-        """Return one for statements before the call; None if the call's own may run them."""
+        """See EffectTransactions."""
         return None if self._factory is None else transaction_on(self._engine_of())
 
     def _given(self, engine: Engine) -> EffectTransaction:

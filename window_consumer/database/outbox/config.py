@@ -34,7 +34,8 @@ class OutboxConfig:
         default=None,
         metadata=about(
             "The database with the table: an SQLAlchemy URL with a synchronous driver, such as"
-            " postgresql+psycopg://shop@db/shop. It is a secret and printed as `***`.",
+            " postgresql+psycopg://shop@db/shop, or django://ALIAS for one of Django's DATABASES."
+            " It is a secret and printed as `***`.",
             kind=kinds.text("a database URL such as sqlite:////var/lib/shop.db", _wrong_url),
             default="none: without it no relay runs",
             secret=True,

@@ -13,6 +13,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 from window_consumer.config import Config, WorkerConfig, effective_kafka
 from window_consumer.database.connection_errors import DatabaseUser
 from window_consumer.database.dialects import dialect_of
+from window_consumer.database.django_settings import DJANGO, url_of_alias
 from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.relay import RelayRules, report_shards
 from window_consumer.database.outbox.store import OutboxStore
@@ -162,6 +163,8 @@ def _name_of(index: sa.Index) -> str:
 def _url_of(text: str) -> sa.URL:
     try:
         url = sa.make_url(text)
+        if url.drivername == DJANGO:
+            return url_of_alias(url.host or "")
         driver = url.get_driver_name()
         backend = url.get_backend_name()
         is_async = url.get_dialect().is_async

@@ -1,0 +1,109 @@
+"""Django's connections, lent to SQLAlchemy for statements within Django's own transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import sqlalchemy as sa
+from django.db import connections, transaction
+from sqlalchemy.pool import NullPool
+
+from window_consumer.database.django_settings import driver_of
+from window_consumer.database.outbox.wakeup import wake
+from window_consumer.model.errors import UsageError
+
+_INFO: Final[WeakKeyDictionary[Any, dict[Any, Any]]] = WeakKeyDictionary()
+
+
+class LentConnection:
+    """A driver's connection that the borrower can neither commit, roll back nor close."""
+
+    def __init__(self, lent: Any):
+        self._lent = lent
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lent, name)
+
+    def commit(self) -> None:
+        """Do nothing: the transaction is Django's."""
+
+    def rollback(self) -> None:
+        """Do nothing, likewise."""
+
+    def close(self) -> None:
+        """Do nothing, likewise."""
+
+
+def info_of(alias: str) -> dict[Any, Any]:
+    """Return what we store with this thread's connection to a database."""
+    return _INFO.setdefault(connections[alias], {})
+
+
+def lend(alias: str) -> sa.Connection:
+    """Return a connection of SQLAlchemy within the transaction of this thread; close it."""
+    lent = _engine(alias, connections[alias].vendor).connect()
+    lent.info.update(info_of(alias))
+    return lent
+
+
+@contextmanager
+def borrowed(alias: str, what: str) -> Iterator[sa.Connection]:
+    """Yield a connection of SQLAlchemy within the transaction of this thread.
+
+    Raises UsageError without a transaction; ``what`` needs it. If the block raises, Django cannot
+    commit the transaction any more, as after an error of its own.
+    """
+    own = connections[alias]
+    if own.get_autocommit():
+        raise UsageError(
+            f"{what} needs a transaction, so that the record is sent if and only if your changes"
+            " are committed: call it within transaction.atomic()"
+        )
+    own.validate_no_broken_transaction()
+    with transaction.mark_for_rollback_on_error(alias), lend(alias) as lent:
+        yield lent
+
+
+def close_stale() -> None:
+    """Close this thread's connections that are broken or too old, unless in a transaction.
+
+    Django's ``close_old_connections`` would close those, too.
+    """
+    for each in connections.all(initialized_only=True):
+        if not each.in_atomic_block:
+            each.close_if_unusable_or_obsolete()
+
+
+def fresh_connections(record: Any, call_next: Callable[[Any], Any]) -> Any:
+    """Call with fresh connections, as Django does for each request: a middleware of handlers."""
+    close_stale()
+    try:
+        return call_next(record)
+    finally:
+        close_stale()
+
+
+def wake_on_commit(alias: str, table: str) -> None:
+    """Wake the relays of this process that read a table, once the transaction is committed."""
+    transaction.on_commit(partial(wake, {table}), using=alias)
+
+
+@cache
+def _engine(alias: str, vendor: str) -> sa.Engine:
+    """Return an engine whose connections are those of Django, for each thread its own."""
+    url = sa.URL.create(driver_of(vendor, f"the database {alias!r}"))
+    kind: Any = url.get_dialect()
+    dialect = kind(dbapi=kind.import_dbapi())
+    pool = NullPool(partial(_lent, alias), dialect=dialect, reset_on_return=None)
+    # Not create_engine: its listeners would change settings of Django's connection.
+    return sa.Engine(pool, dialect, url)
+
+
+def _lent(alias: str) -> LentConnection:
+    own = connections[alias]
+    own.ensure_connection()
+    return LentConnection(own.connection)
