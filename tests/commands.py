@@ -214,11 +214,7 @@ class Commands:
         return self._follow(fork_server.start(arguments, self.directory, environment, typed=typed))
 
     def script(
-        self,
-        source: str,
-        *,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float = DEADLINE_S,
+        self, source: str, *, env: Mapping[str, str] | None = None, timeout_s: float = DEADLINE_S
     ) -> Ended:
         """Run a program that embeds the framework."""
         (self.directory / "script.py").write_text(source)

@@ -15,12 +15,12 @@ require_sqlalchemy("window_consumer.database.django")
 
 from window_consumer.database.django.borrowed import fresh_connections  # noqa: E402 - what it needs is checked first
 from window_consumer.database.django.effects import DjangoOnce, once  # noqa: E402 - likewise
-from window_consumer.database.django.models import OnceRow, OutboxRow, once_model, outbox_model  # noqa: E402 - likewise
+from window_consumer.database.django.models import OnceModel, OutboxModel, once_model, outbox_model  # noqa: E402 - likewise
 
 __all__ = [
     "DjangoOnce",
-    "OnceRow",
-    "OutboxRow",
+    "OnceModel",
+    "OutboxModel",
     "fresh_connections",
     "once",
     "once_model",

@@ -14,7 +14,7 @@ from window_consumer.config import WorkerConfig
 from window_consumer.database.dialects import dialect_of
 from window_consumer.database.dialects.dialect import TransactionFailedError
 from window_consumer.database.django.borrowed import close_stale, info_of, lend, wake_on_commit
-from window_consumer.database.django.models import OnceRow, OutboxRow
+from window_consumer.database.django.models import OnceModel, OutboxModel
 from window_consumer.database.django_settings import url_of_alias
 from window_consumer.database.once.once import DEFAULT_KEEP, Duration, Once, keep_alive
 from window_consumer.database.once.once_ids import BusinessId
@@ -33,8 +33,8 @@ _SEEN = "wc_once_seen"
 
 
 def once(
-    model: type[OnceRow],
-    outbox: type[OutboxRow] | None = None,
+    model: type[OnceModel],
+    outbox: type[OutboxModel] | None = None,
     *,
     using: str | None = None,
     keep: Duration = DEFAULT_KEEP,
@@ -57,8 +57,8 @@ class DjangoOnce(Once):
 
     def __init__(
         self,
-        model: type[OnceRow],
-        outbox: type[OutboxRow] | None,
+        model: type[OnceModel],
+        outbox: type[OutboxModel] | None,
         using: str | None,
         keep: Duration,
         lock_timeout: Duration,
@@ -76,11 +76,11 @@ class DjangoOnce(Once):
         )
 
     def transactions(self) -> DjangoTransactions:
-        """See Once."""
+        """Return what opens transactions of Django."""
         return DjangoTransactions(self._alias, self.writers, self._connections)
 
     def refuse(self, worker: WorkerConfig, form: CallForm) -> None:
-        """See Once."""
+        """Raise UsageError for coroutines, and for ``fenced``."""
         whose = f"worker {worker.name}: once="
         if form.coroutines:
             raise UsageError(

@@ -43,7 +43,7 @@ class RecordParts(TypedDict, total=False):
     id: uuid.UUID | str | None
 
 
-class OutboxRow:
+class OutboxModel:
     """A row of the outbox: what ``outbox_model`` adds to the model. Any thread may call."""
 
     rows: ClassVar[Outbox]
@@ -92,7 +92,7 @@ class OutboxRow:
         return was_there
 
 
-class OnceRow:
+class OnceModel:
     """The id of a finished record: what ``once_model`` adds to the model."""
 
     objects: ClassVar[Any]
@@ -105,7 +105,7 @@ def outbox_model(
     table: str = "wc_outbox",
     shards: int = 64,
     notify: bool = False,
-) -> type[OutboxRow]:
+) -> type[OutboxModel]:
     """Return a model for the outbox; call it in ``models.py`` with ``__name__``.
 
     ``name`` is the class's name, under which the module must have it: ``Outbox =
@@ -146,11 +146,13 @@ def outbox_model(
     }
     rows = Outbox(sa.MetaData(), table, shards, notify=notify)
     more = {"rows": rows, "__doc__": "A record that the relay sends to Kafka."}
-    model: type[OutboxRow] = _model(module, name, OutboxRow, table, indexes, {**columns, **more})
+    model: type[OutboxModel] = _model(
+        module, name, OutboxModel, table, indexes, {**columns, **more}
+    )
     return model
 
 
-def once_model(module: str, name: str = "Once", *, table: str = "wc_once") -> type[OnceRow]:
+def once_model(module: str, name: str = "Once", *, table: str = "wc_once") -> type[OnceModel]:
     """Return a model for the ids of finished records; call it in ``models.py`` with ``__name__``.
 
     ``name`` is the class's name, under which the module must have it.
@@ -163,7 +165,7 @@ def once_model(module: str, name: str = "Once", *, table: str = "wc_once") -> ty
     }
     indexes = [BlockRangeIndex(fields=["done_at"], name=f"ix_{table}_done_at"[:30])]
     more = {"__doc__": "The id of a record whose changes are in the database."}
-    model: type[OnceRow] = _model(module, name, OnceRow, table, indexes, {**columns, **more})
+    model: type[OnceModel] = _model(module, name, OnceModel, table, indexes, {**columns, **more})
     return model
 
 
