@@ -200,7 +200,10 @@ class WindowPages:
         if done is None:
             return error(HTTPStatus.GATEWAY_TIMEOUT, NO_ANSWER)
         if not done:
-            return error(HTTPStatus.NOT_FOUND, "there is no such worker here, or it has not got it")
+            return error(
+                HTTPStatus.NOT_FOUND,
+                "there is no such worker here, or it does not have that partition",
+            )
         return Json({"paused": what == "pause"})
 
     async def _set_concurrency(self, request: Request) -> Response:
