@@ -65,6 +65,8 @@ WITH_YAML = [page for page in PAGES if blocks(page, "yaml") and page not in OF_F
 WITHOUT_APPLICATION = [ROOT / "docs/push.md", ROOT / "docs/sqs.md"]
 WITH_FILES = {ROOT / "docs/celery.md": "handlers:app", ROOT / "docs/faststream.md": "worker:app"}
 """Pages whose blocks are files, and where their application is."""
+LOGIN = ROOT / "docs/login.md"
+"""Its blocks are sections `kafka`, for any worker."""
 WITH_TESTS = [ROOT / "docs/testing.md"]
 
 PLUGIN = ("-p", "pytest_window_consumer")
@@ -123,7 +125,7 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
                 (tmp_path / block.file).write_text(block.text)
                 load_pipeline(tmp_path / block.file, {"KAFKA_BOOTSTRAP": "127.0.0.1:1"})
                 continue
-            commands.configure(block.text)
+            commands.configure(_whole(block.text, tmp_path) if page == LOGIN else block.text)
             if "tls/tls.crt" in block.text:
                 tls = tmp_path / "tls"
                 tls.mkdir()
@@ -133,6 +135,17 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
             environment = {"KAFKA_BOOTSTRAP": "127.0.0.1:1", "TENANT": "acme", "SQS_SECRET": "x"}
             ended = commands.run("check", *application, env=environment)
             assert ended.code == 0, ended.said
+
+
+def _whole(section: str, directory: Path) -> str:
+    """Return a configuration with a worker, whose files are the test's own."""
+    certificate, key = directory / "mine.pem", directory / "mine.key"
+    make_certificate(certificate, key)
+    for path in re.findall(r"/(?:etc|run)/[\w/.-]+", section):
+        mine = {".pem": certificate, ".key": key}.get(Path(path).suffix, directory / "secret")
+        section = section.replace(path, str(mine))
+    (directory / "secret").write_text("secret")
+    return f"{section}workers: {{charge: {{group: shop, retry: {{on_failure: overtake}}}}}}\n"
 
 
 @pytest.mark.parametrize(
