@@ -19,6 +19,9 @@ BEGIN_S = 1_700_000_000
 BEGIN_MS = BEGIN_S * 1000
 
 
+HEAD_BYTES = 4
+
+
 def record(offset: int, due_ms: int, value: bytes | None = b"v") -> WaitingRecord:
     headers = [("wc-id", b"%d" % offset), ("none", None)]
     return WaitingRecord(due_ms, offset, Copy("orders", None, b"k", value, headers), 3, offset, 7)
@@ -167,8 +170,19 @@ def test_a_damaged_file_is_noticed(tmp_path: Path, damage: str) -> None:
     wheel.flush()
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
-    third = len(whole) // 3
+    third = (len(whole) - HEAD_BYTES) // 3
     changed = bytes([*whole[:-2], whole[-2] ^ 1, whole[-1]])
-    path.write_bytes({"cut": whole[:-5], "shorter": whole[: 2 * third], "changed": changed}[damage])
+    path.write_bytes({"cut": whole[:-5], "shorter": whole[:-third], "changed": changed}[damage])
     with pytest.raises(DamagedError):
         wheel.due(BEGIN_MS + 1000, 10)
+
+
+def test_a_file_that_a_killed_process_left_empty_is_used(tmp_path: Path) -> None:
+    (tmp_path / f"{BEGIN_S}.slot").touch()
+    wheel = wheel_in(tmp_path)
+    wheel.restore(lambda _: True, BEGIN_S - 1)
+    wheel.add(record(0, BEGIN_MS))
+    wheel.flush()
+    later = wheel_in(tmp_path)
+    later.restore(lambda _: True, BEGIN_S - 1)
+    assert taken(later, BEGIN_MS) == [0]

@@ -13,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from tests.delay import wheel_mutants as mutants
 from tests.delay.wheel_world import Killed, Parts, Process, World
+from tests.logged import events_in
+from window_consumer.model.log_events import LogEvent
 
 EXAMPLES = 40
 MUTANTS_EXAMPLES = 400
@@ -125,3 +127,34 @@ def test_a_bug_planted_in_the_wheel_is_found(parts: Parts, expected: str) -> Non
     search = settings(RULES, max_examples=MUTANTS_EXAMPLES, phases=[Phase.generate])
     with pytest.raises(AssertionError, match=expected):
         run_state_machine_as_test(Mutant, settings=search)
+
+
+@pytest.mark.parametrize("head", [b"wcs\x02", b"wcs\x00", b"none", b"w"], ids=repr)
+def test_files_in_another_format_are_read_from_kafka_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, head: bytes
+) -> None:
+    world = World(Parts())
+    try:
+        for left_ms in (500, 2500, 2600):
+            world.write(left_ms)
+        process = Process(world, tmp_path)
+        for _ in range(20):
+            process.advance(0.1)
+            process.sink.answer()
+        assert world.delivered == {0: 1}
+        waits = max(tmp_path.glob("*/*.slot"))
+        whole = waits.read_bytes()
+        waits.write_bytes(head + whole[4:] if len(head) == 4 else head)
+        assert world.wheels is not None
+        world.wheels.clear()
+        caplog.set_level("INFO")
+        process = Process(world, tmp_path)
+        assert events_in(caplog) == [LogEvent.WHEEL_DISCARDED, LogEvent.WHEEL_READ]
+        for _ in range(20):
+            process.advance(0.1)
+            process.sink.answer()
+        world.judge()
+        assert world.delivered == {0: 1, 1: 1, 2: 1}
+    finally:
+        assert world.wheels is not None
+        world.wheels.clear()

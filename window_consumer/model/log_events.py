@@ -77,6 +77,10 @@ class LogEvent(StrEnum):
     )
     PARTITION_POSTPONED = "partition.postponed", "a partition cannot start or continue yet"
     WHEEL_READ = "wheel.read", "what waits in wheels of the delay service was read from Kafka"
+    WHEEL_DISCARDED = (
+        "wheel.discarded",
+        "files of a wheel are damaged or of another version, and are read from Kafka again",
+    )
     PARTITION_SUSPECTED = (
         "partition.suspected",
         "it ended uncleanly; its records start one at a time",

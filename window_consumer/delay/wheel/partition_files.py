@@ -21,8 +21,10 @@ from window_consumer.delay.wheel.waiting_record import DamagedError
 from window_consumer.delay.wheel.wheel import Wheel
 from window_consumer.engine.commits.commit_metadata import CommitNote
 from window_consumer.model.errors import RunError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.offset_ranges import Ranges, united, without
 from window_consumer.model.record import TopicPartition
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.segment_log.writer import try_lock
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -105,7 +107,13 @@ class WheelFolder:
             try:
                 wheel.restore(contained_in(open_), cached.fired)
                 covered = cached.taken
-            except DamagedError:
+            except DamagedError as error:
+                LOGGER.warning(
+                    "delay: the files in %s are not used, and what waits is read from Kafka: %s",
+                    path,
+                    error,
+                    extra={"event": LogEvent.WHEEL_DISCARDED},
+                )
                 cached = None
         if cached is None:
             _clear(slots)

@@ -1,7 +1,8 @@
 """The files of a wheel: one for each second, to which records are only appended.
 
 Of all wheels of a process, at most 64 files are open. What was appended lies in memory until
-``flush``; a process that is killed loses it, and reads it from Kafka again.
+``flush``; a process that is killed loses it, and reads it from Kafka again. Each file begins with
+the version of its format.
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from attrs import define
 
-from window_consumer.delay.wheel.waiting_record import DamagedError, PlaceInFile, places
+from window_consumer.delay.wheel.waiting_record import (
+    DamagedError,
+    PlaceInFile,
+    UnknownVersionError,
+    places,
+)
 
 MAX_OPEN: Final = 64
 _LONGEST_BUFFER: Final = 16 * 1024
@@ -28,6 +35,12 @@ _LONGEST_LOADED: Final = 8 * 1024**2
 """The records of a second are read in the order in which they are due, one by one."""
 
 _SUFFIX: Final = ".slot"
+
+VERSION: Final = 1
+"""Of the format of a file. Raise it whenever a record's bytes change."""
+
+_MARK: Final = b"wcs"
+_HEAD: Final = _MARK + bytes([VERSION])
 
 
 class OpenFiles:
@@ -98,7 +111,8 @@ class SlotFiles:
         if slot is None:
             slot = self._slots[second] = _Slot()
         if slot.buffer is None:
-            slot.buffer = bytearray()
+            slot.buffer = bytearray() if slot.written else bytearray(_HEAD)
+            self._buffered += len(slot.buffer)
             self._dirty.add(second)
         at = slot.written + len(slot.buffer)
         slot.buffer += data
@@ -130,8 +144,17 @@ class SlotFiles:
         self._dirty.discard(second)
 
     def checked(self, second: int) -> Iterator[PlaceInFile]:
-        """Yield where the records of a slot are; raise DamagedError where they are not whole."""
-        return self._places(second, checked=True)
+        """Yield where the records of a slot are.
+
+        Raises UnknownVersionError for a file in another format, and DamagedError for a record that
+        is not whole.
+        """
+        slot = self._slots[second]
+        if slot.written:  # a process that is killed as it creates a file leaves an empty one
+            found = self.read(second, 0, min(len(_HEAD), slot.written))
+            if found != _HEAD:
+                raise UnknownVersionError(_version_in(found))
+        yield from self._places(second, checked=True)
 
     def load(self, second: int) -> Iterator[PlaceInFile]:
         """Keep a slot in memory until it is deleted unless it is too long, and yield its places.
@@ -146,7 +169,8 @@ class SlotFiles:
 
     def _places(self, second: int, *, checked: bool) -> Iterator[PlaceInFile]:
         size = self._slots[second].written
-        return places(lambda at, length: self.read(second, at, length), size, checked=checked)
+        read = partial(self.read, second)
+        return places(read, len(_HEAD), size, checked=checked)
 
     def read(self, second: int, at: int, length: int) -> bytes:
         """Return bytes of a slot; raise DamagedError if some are missing."""
@@ -182,3 +206,9 @@ class SlotFiles:
 
     def _path(self, second: int) -> str:
         return f"{self._directory}/{second}{_SUFFIX}"
+
+
+def _version_in(head: bytes) -> int | None:
+    """Return the version that a file's head names; None if it is no such head."""
+    is_ours = len(head) == len(_HEAD) and head.startswith(_MARK)
+    return head[-1] if is_ours else None

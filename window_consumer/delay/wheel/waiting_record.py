@@ -24,6 +24,22 @@ _CHUNK: Final = 256 * 1024
 class DamagedError(Exception):
     """A file does not hold what was written to it."""
 
+    def __str__(self) -> str:
+        return "a file is damaged"
+
+
+class UnknownVersionError(DamagedError):
+    """A file was written by another version of this package, in another format."""
+
+    def __init__(self, version: int | None):
+        super().__init__(version)
+        self.version = version
+        """What its head says; None if it has none."""
+
+    def __str__(self) -> str:
+        found = "no version" if self.version is None else f"version {self.version}"
+        return f"a file has {found} of the format, which this version does not read"
+
 
 class PlaceInFile(NamedTuple):
     """Where a record is in its file, and when it is due."""
@@ -107,13 +123,17 @@ def decode(data: bytes) -> WaitingRecord:
     return WaitingRecord(due_ms, offset, copy, first_partition, first_offset, timestamp)
 
 
-def places(read: Callable[[int, int], bytes], size: int, *, checked: bool) -> Iterator[PlaceInFile]:
-    """Yield where the records of a file of ``size`` bytes are; ``read`` takes position and length.
+def places(
+    read: Callable[[int, int], bytes], first: int, size: int, *, checked: bool
+) -> Iterator[PlaceInFile]:
+    """Yield where the records of a file are: from position ``first`` to its ``size`` in bytes.
+
+    ``read`` takes a position and a length.
 
     Raises DamagedError at the first one that is incomplete, and if ``checked`` at one that was
     changed. ``decode`` checks a record in any case.
     """
-    at = begin = 0
+    at = begin = first
     data = b""
     while at < size:
         if at - begin + HEAD_BYTES > len(data):
