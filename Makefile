@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 SHOP_STAMP := $(VENV)/.installed-shop
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo shop bytecode parts test suite test-consumer test-spark bench lint clean
+.PHONY: demo shop bytecode parts test suite test-consumer test-spark bench lint docs clean
 
 demo: $(STAMP)
 	$(BIN)/window-consumer demo
@@ -47,6 +47,10 @@ lint: $(DEV_STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
+
+# The site, in build/site. `mkdocs serve` shows it while pages are written.
+docs: $(DEV_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .kafka .javascript build dist

@@ -161,3 +161,20 @@ def _parses(arguments: list[str]) -> bool:
     except click.UsageError:
         return False
     return True
+
+
+def test_the_sites_navigation_has_every_page() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    inside = {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")}
+    shown = {each for each in inside if not each.startswith("decisions/")}
+    assert shown - set(re.findall(r"[\w/-]+\.md", navigation)) == set(), "add it to mkdocs.yml"
+
+
+MOST_WORDS_OF_ALL = 72_000
+"""What the site may have without what is generated, decisions and lab: only ever less."""
+
+
+def test_all_pages_together_can_be_read() -> None:
+    left_out = ("CHANGELOG.md", "docs/decisions/", "docs/lab/", "docs/config.md", "docs/metrics.md")
+    read = [page for name, page in zip(NAMES, PAGES, strict=True) if not name.startswith(left_out)]
+    assert sum(map(word_count, read)) <= MOST_WORDS_OF_ALL
