@@ -40,6 +40,7 @@ SENT_PER_S: Final = 5000
 LEVELS: Final = ("5s", "10s", "30s", "1m")
 
 _FAR_S: Final = 7200.0
+_BEGIN_S: Final = 240.0
 _WRITE_S: Final = 120.0
 _PATIENCE_S: Final = 20.0
 """Nothing was delivered for so long after the last record was due: the others are lost."""
@@ -67,10 +68,12 @@ def punctual(
 ) -> dict[str, Any]:
     """Deliver records with delays of up to a minute, and compare the broker's time with theirs.
 
-    The target's records have the time of their appending.
+    They are sent once the service has its partitions, and with them its wheels. The target's
+    records have the time of their appending.
     """
     used = usage.cpu_s()
-    with _service(bootstrap, topic, target, directory):
+    with _service(bootstrap, topic, target, directory) as running:
+        wait_until_begun(running, topic)
         sent_s = spec.records / SENT_PER_S
         due_ms = sent_evenly(spec.records, sent_s, SPREAD_S)
         write(bootstrap, topic, target, due_ms, spec.value_bytes)
@@ -178,6 +181,17 @@ def _service(bootstrap: str, topic: str, target: str, directory: str | None) -> 
         yield running
     finally:
         framework.end(running)
+
+
+def wait_until_begun(running: Running, topic: str) -> None:
+    """Wait until the service takes records of all partitions; RunError if that takes too long."""
+    ends = time.monotonic() + _BEGIN_S
+    while True:
+        (found,) = running.snapshots().values()
+        if sum(each.name.topic == topic for each in found.partitions) == PARTITIONS:
+            return
+        if time.monotonic() > ends or running.wait(0.02):
+            raise RunError(f"the service has not begun within {_BEGIN_S:g} s")
 
 
 def start(

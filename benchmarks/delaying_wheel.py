@@ -12,9 +12,8 @@ from typing import Final
 from benchmarks import children, delaying, framework, members, usage
 from benchmarks.results import Run
 from benchmarks.topics import Topics
-from benchmarks.workloads import PARTITIONS, TopicSpec, Workload
+from benchmarks.workloads import TopicSpec, Workload
 from window_consumer.model.errors import RunError
-from window_consumer.runtime.running import Running
 
 _WAITING: Final = 1_000_000
 _NEAREST_S: Final = 1800.0
@@ -23,8 +22,6 @@ _FARTHEST_S: Final = 7000.0
 
 _BURST_IN_S: Final = 20.0
 """All records of the burst wait before the first one is due."""
-
-_BEGIN_S: Final = 240.0
 
 
 def run_wheel(topics: Topics, workload: Workload) -> Run:
@@ -103,20 +100,10 @@ def host(
     """Run a service until it has its wheels, and has taken so many records in: a child process."""
     began = time.perf_counter()
     running = delaying.start(bootstrap, topic, target, None, directory)
-    _wait_for_wheels(running, topic)
+    delaying.wait_until_begun(running, topic)
     begun_s = time.perf_counter() - began
     taken = framework.watch(running, records, lambda each: each.delayed, delaying.WORKER)
     if taken.finished < records:
         raise RunError(f"{taken.finished:,} of {records:,} records were taken in")
     framework.end(running)
     return {"begun_s": begun_s, "records_per_s": taken.records_per_s, "rss_mb": usage.max_rss_mb()}
-
-
-def _wait_for_wheels(running: Running, topic: str) -> None:
-    ends = time.monotonic() + _BEGIN_S
-    while True:
-        (found,) = running.snapshots().values()
-        if sum(each.name.topic == topic for each in found.partitions) == PARTITIONS:
-            return
-        if time.monotonic() > ends or running.wait(0.02):
-            raise RunError(f"the service has not begun within {_BEGIN_S:g} s")

@@ -15,6 +15,7 @@ from tests import topics
 from tests.commands import DEADLINE_S
 from tests.delay.service import DelayService
 from tests.waiting import wait_until
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 
 PARTITIONS = 2
@@ -56,6 +57,15 @@ def test_records_wait_in_a_wheel_until_they_are_due(wheel: DelayService) -> None
         assert dict(found[key].headers() or ()).keys() == {"wc-id", "user"}
         assert found[key].value() == b"value"
     assert running.stop().summary()["produced"] == 21
+
+
+def test_its_producer_connects_before_the_first_record_is_due(
+    wheel: DelayService, embedded: EmbeddedBroker
+) -> None:
+    embedded.track_requests()
+    running = wheel.start()
+    wait_until(lambda: embedded.requests()[ApiKey.INIT_PRODUCER_ID] > 0, DEADLINE_S, "an id")
+    running.stop()
 
 
 def test_status_counts_what_waits_in_the_wheel(wheel: DelayService) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.golden_texts import Golden
 from tests.logged import events_in
+from tests.waiting import wait_until
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
@@ -262,9 +263,20 @@ def test_a_sink_connects_at_its_first_copy(embedded: EmbeddedBroker) -> None:
     assert embedded.requests()[ApiKey.INIT_PRODUCER_ID] >= 1
 
 
+def test_a_sink_that_connects_early_has_its_producer_id_before_the_first_copy(
+    embedded: EmbeddedBroker,
+) -> None:
+    embedded.track_requests()
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap}, "charge", LOG)
+    sink.connect()
+    wait_until(lambda: embedded.requests()[ApiKey.INIT_PRODUCER_ID] >= 1, DEADLINE_S, "an id")
+    assert sink.close(DEADLINE_S) == 0
+
+
 def test_a_producer_that_cannot_be_made_leaves_its_copies_unacked() -> None:
     answers: list[PublishFailedError | None] = []
     sink = KafkaSink({"bootstrap.servers": "127.0.0.1:1", "linger.ms": "long"}, "charge", LOG)
+    sink.connect()
     sink.write(Copy("orders", 0, None, b"v", ()), answers.append)
     (error,) = answers
     assert error is not None

@@ -108,6 +108,8 @@ def _worker(
         sink = features.sink_of(worker, transactions, setup.clock)
         return Worker(setup, source, TransactionalSink(sink, transactions), state, on_phase)
     plain = KafkaSink(planned.producer, config.name, worker.log, prepared.oauth_token)
+    if features.sends_on_time(worker):
+        plain.connect()
     return Worker(setup, source, features.sink_of(worker, plain, setup.clock), state, on_phase)
 
 

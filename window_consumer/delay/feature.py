@@ -120,6 +120,10 @@ class RunningDelay(RunningFeature):
             store.send_through(sink, clock)
         return sink
 
+    def sends_on_time(self, worker: PreparedWorker) -> bool:
+        """Return whether records wait in wheels: the first may be due when the worker begins."""
+        return self._store_of(worker) is not None
+
     def _store_of(self, worker: PreparedWorker) -> WheelStore | None:
         return self._store if worker.plan.name == WORKER else None
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+from confluent_kafka import KafkaException
 
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
@@ -18,8 +21,8 @@ from window_consumer.model.protocols import Copy, Delivery
 class KafkaSink(CopyWriter):
     """Writes a worker's copies and results. ``write`` and ``serve`` may run on two threads.
 
-    The client is created for the first copy: most workers never write one, and even an idle
-    idempotent producer asks the cluster for its id.
+    The client is created for the first copy, or by ``connect``: most workers never write one, and
+    even an idle idempotent producer asks the cluster for its id.
     """
 
     def __init__(
@@ -34,6 +37,15 @@ class KafkaSink(CopyWriter):
         conf.update(token_setting(conf, oauth_token))
         super().__init__(conf, log, make_watchdog=make_watchdog)
         self._pid = os.getpid()
+
+    def connect(self) -> None:
+        """Create the client now, before another thread uses the sink.
+
+        A client takes 0.5 s to connect and to get its id, 1.5 s from brokers that have just
+        started. Settings that librdkafka refuses fail the first copy instead.
+        """
+        with suppress(KafkaException):
+            self.open()
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
         """Send a copy; ``on_delivery`` gets None once all in-sync replicas have it.

@@ -169,6 +169,11 @@ class RunningFeature:
         del worker, clock
         return sink
 
+    def sends_on_time(self, worker: PreparedWorker) -> bool:
+        """Return whether a worker's first copy must not wait until its producer has connected."""
+        del worker
+        return False
+
     def attach(self, running: Running) -> None:
         """Take the workers, which are about to start."""
 

@@ -90,6 +90,10 @@ class RunningFeatures:
             sink = running.sink_of(worker, sink, clock)
         return sink
 
+    def sends_on_time(self, worker: PreparedWorker) -> bool:
+        """Return whether a worker's first copy must not wait until its producer has connected."""
+        return any(running.sends_on_time(worker) for running in self.each)
+
     def attach(self, running: Running) -> None:
         """Show the workers to all features."""
         self.workers.attach(running)
