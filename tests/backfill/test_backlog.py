@@ -16,6 +16,7 @@ from tests.backfill.plans import configuration
 from tests.backfill.shop import app
 from tests.golden_texts import Golden
 from tests.logged import events_in
+from tests.pipeline.gates import DEADLINE_S
 from tests.raw_records import write_raw
 from tests.reading import reader_of
 from tests.waiting import wait_until
@@ -56,7 +57,7 @@ class Place:
                 headers=[("mine", b"%d" % number), ("mine", None)],
                 partition=number % PARTITIONS,
             )
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
 
     def config(self) -> Path:
         file = self.directory / "workers.yaml"
@@ -123,7 +124,9 @@ def test_dead_letters_are_those_of_the_consumer(spark: SparkSession, place: Plac
     retry = ["workers.failing.retry.levels=[]", "workers.failing.concurrency=4"]
     with app.start(place.config(), only=["failing"], overrides=retry) as running:
         counters = running.counters["failing"]
-        wait_until(lambda: counters.processed + counters.dead_lettered == 61, 60, "all is done")
+        wait_until(
+            lambda: counters.processed + counters.dead_lettered == 61, DEADLINE_S, "all is done"
+        )
     ended = place.backlog(spark, "failing", chunk_records=1000).run(place.spans())
     assert (ended.left, ended.progress.failed) == ({}, 4)
     letters = sorted(map(reported, place.dead_letters()))
@@ -202,7 +205,7 @@ def last_fail(place: Place, good: int, bad: int) -> None:
     for number in range(good + bad):
         value = b"fine" if number < good else b"bad"
         producer.produce(place.topic, key=b"k%d" % number, value=value, partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 HELD = ("workers.failing.breaker.max_hold=1s", "workers.failing.retry.on_failure=overtake")
@@ -266,7 +269,7 @@ def test_records_without_a_key_are_dealt_out_to_all_tasks(
     producer = Producer({"bootstrap.servers": place.bootstrap})
     for number in range(400):
         producer.produce(place.topic, key=b"" if number % 4 == 0 else None, partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
     consumer = {"bootstrap.servers": place.bootstrap}
     records = reading.by_keys(spark, consumer, place.topic, {0: Span(0, 400)})
     found = records.select(F.spark_partition_id().alias("task"), "key", "offset").collect()
@@ -325,7 +328,7 @@ def test_a_range_of_times_is_a_range_of_offsets(place: Place, golden: Golden) ->
     producer = Producer({"bootstrap.servers": place.bootstrap})
     for hour in range(10):
         producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * HOUR_MS)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
     start = NEW_YEAR + 3 * HOUR_MS
     stop = NEW_YEAR + 5 * HOUR_MS
     with reader_of(place.client) as reader:
@@ -345,7 +348,7 @@ def test_what_retention_has_taken_is_reported(place: Place) -> None:
     producer = Producer({"bootstrap.servers": place.bootstrap})
     for hour in range(10):
         producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * HOUR_MS)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
     cluster = place.chosen("plain").prepared.cluster
     cluster.delete_records({TopicPartition(place.topic, 1): 4})
     with reader_of(place.client) as reader:

@@ -14,13 +14,12 @@ from attrs import asdict, evolve
 
 from tests.backfill.plans import arrow, worker_plan
 from tests.golden_texts import Golden
+from tests.pipeline.gates import DEADLINE_S
 from tests.waiting import wait_until
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
 from window_consumer.spark.backfill.task import BackfillTask
 from window_consumer.spark.backfill.task_reports import Mailbox, Reporter, TaskReport
 from window_consumer.spark.commands.backfill_progress import in_words
-
-DEADLINE_S = 60.0
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DEADLINE_S = 240.0
+"""Guards against hanging only: a busy machine takes minutes for what takes a second."""
 
 
 def held_up(given: DataFrame, running: Path, gate: Path) -> DataFrame:

@@ -12,6 +12,7 @@ import duckdb
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from tests.pipeline.gates import DEADLINE_S
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.wire import load_pipeline
 from window_consumer.trace.event_batch import Column, OffsetColumn, encoded
@@ -42,7 +43,7 @@ def write(bootstrap: str, topic: str, values: Iterable[bytes]) -> None:
     for value in values:
         producer.produce(topic, value)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 def configured(directory: Path, bootstrap: str, topic: str, **more: Any) -> Path:

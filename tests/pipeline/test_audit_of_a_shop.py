@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +26,7 @@ from tests.conftest import MakeTopic
 from tests.kernel import client_log
 from tests.pipeline import here
 from tests.pipeline.conftest import QUICK
+from tests.waiting import wait_until
 from window_consumer import TracedProducer
 from window_consumer.audit.commands.kafka_state import standing
 from window_consumer.audit.consumer import AuditRules
@@ -168,16 +168,17 @@ class Shop:
     def wait_for(self, group: str, topic: str) -> None:
         """Wait until a group has committed all there is."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
-        deadline = monotonic() + DEADLINE_S
         places = [TopicPartition(topic, each) for each in (0, 1)]
-        done: list[int] = []
-        ends = [1]
-        while done != ends:
-            assert monotonic() < deadline, f"{group} has committed {done} of {topic}, not {ends}"
+
+        def is_done() -> bool:
             ends = [consumer.get_watermark_offsets(each)[1] for each in places]
             # A group that is being made has no coordinator yet.
             with suppress(KafkaException):
-                done = [max(0, each.offset) for each in consumer.committed(places, timeout=30)]
+                committed = consumer.committed(places, timeout=DEADLINE_S)
+                return [max(0, each.offset) for each in committed] == ends
+            return False
+
+        wait_until(is_done, DEADLINE_S, f"{group} has committed all of {topic}")
         consumer.close()
 
     def work(self) -> None:
@@ -205,12 +206,12 @@ class Shop:
         worker = self.commands.start("run", "shop:app")
         worker.wait_for("charge: reads ")
         client = {"bootstrap.servers": self.bootstrap}
-        deadline = monotonic() + DEADLINE_S
-        runs: list[tuple[int, int, bool]] = []
-        while [stop - first for first, stop, _ in runs] != [1]:
-            assert monotonic() < deadline, f"not finished are {runs}"
+
+        def all_but_one() -> bool:
             held = standing([(self.orders, self.group)], client, client_log()).held
-            runs = [row[-3:] for row in held]
+            return [stop - first for first, stop, _ in (row[-3:] for row in held)] == [1]
+
+        wait_until(all_but_one, DEADLINE_S, "one record is not finished")
         assert worker.stop().code == 0
 
     def work_off_what_waited(self) -> None:
@@ -225,13 +226,13 @@ class Shop:
         """Move the group's offset on."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
         place = TopicPartition(self.orders, partition)
-        [done] = consumer.committed([place], timeout=30)
+        [done] = consumer.committed([place], timeout=DEADLINE_S)
         consumer.close()
         moved = TopicPartition(self.orders, partition, done.offset + count)
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         request = ConsumerGroupTopicPartitions(self.group, [moved])
         [answer] = admin.alter_consumer_group_offsets([request]).values()
-        answer.result(30)
+        answer.result(DEADLINE_S)
 
     def report(self, *more: str) -> Ended:
         return self.commands.start("audit", "report", *more).wait(REPORT_S)

@@ -91,7 +91,7 @@ class Pipeline:
         consumer = Consumer(settings)
         try:
             name = TopicPartition(topic, 0)
-            return {0: consumer.get_watermark_offsets(name, 60, cached=False)[0]}
+            return {0: consumer.get_watermark_offsets(name, DEADLINE_S, cached=False)[0]}
         finally:
             consumer.close()
 
@@ -120,12 +120,12 @@ def test_events_of_aborted_transactions_are_not_in_the_table(
 ) -> None:
     client = {"bootstrap.servers": pipeline.kafka.bootstrap}
     producer = Producer({**client, "transactional.id": unique_name("transaction")})
-    producer.init_transactions(60)
+    producer.init_transactions(DEADLINE_S)
     for number, end in enumerate((producer.abort_transaction, producer.commit_transaction)):
         producer.begin_transaction()
         producer.produce(pipeline.topic, batch(number))
-        assert producer.flush(60) == 0
-        end(60)
+        assert producer.flush(DEADLINE_S) == 0
+        end(DEADLINE_S)
     pipeline.write(batch(2))
     plan = pipeline.plan()
     pipeline.run(plan)
@@ -139,7 +139,7 @@ def test_what_retention_took_ends_the_job_with_its_range_or_is_passed(pipeline: 
     pipeline.run(plan)
     pipeline.write(batch(2), batch(3), batch(4))
     up_to = TopicPartition(pipeline.topic, 0, 3)
-    pipeline.admin.delete_records([up_to])[up_to].result(60)
+    pipeline.admin.delete_records([up_to])[up_to].result(DEADLINE_S)
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         pipeline.run(plan)
     reason = jobs.explained(caught.value)
@@ -276,7 +276,7 @@ def test_dead_letters_that_a_restart_has_read_again_are_counted_once(
     for number in range(3):
         form = "99" if number == 1 else "1"
         producer.produce(pipeline.topic, b"failed", headers=[("wc-format", form)])
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
     for restart in (False, True):
         how = jobs.JobOptions(restart=restart)
         assert jobs.start(pipeline.spark, plan, jobs.JOBS["dlq"], how).wait(240)
