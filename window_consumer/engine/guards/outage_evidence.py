@@ -51,6 +51,8 @@ class OutageEvidence:
         """Those of them that asked to be called later, one bit each."""
         self._ends: deque[tuple[float, int]] = deque()
         """When the known ones ended, and how many did."""
+        self._dropped = 0
+        """How many of the first of these are not known any more."""
         self._last_at = float("-inf")
         """When the latest one ended: after ``window_s`` without any they are discarded."""
         self._buckets: deque[RecordTally] = deque()
@@ -59,20 +61,28 @@ class OutageEvidence:
 
     def record(self, calls: int, now: float, *, failed: int = 0, later: int = 0) -> None:
         """Record new records as the latest ones: some that returned, or one that did not."""
-        for tally in (self._bucket(now), self._window):
-            tally.calls += calls
-            tally.failed += failed
-            tally.later += later
+        buckets, window = self._buckets, self._window
+        bucket = buckets[-1] if buckets and now < buckets[-1].until else self._new_bucket(now)
+        bucket.calls += calls
+        window.calls += calls
+        if failed or later:
+            bucket.failed += failed
+            bucket.later += later
+            window.failed += failed
+            window.later += later
         if now - self._last_at > self._window_s:
             self._discard_known()
         self._last_at = now
-        calls = min(calls, self._most)
+        most = self._most
+        calls = min(calls, most)
         self._ends.append((now, calls))
-        if self._known + calls > self._most:
-            self._drop_ends(self._known + calls - self._most)
-        self._failed = (self._failed << calls | failed) & self._mask
-        self._later = (self._later << calls | later) & self._mask
-        self._known = min(self._known + calls, self._most)
+        self._known += calls
+        if self._known > most:
+            self._drop_ends()
+        if failed or self._failed:
+            self._failed = (self._failed << calls | failed) & self._mask
+        if later or self._later:
+            self._later = (self._later << calls | later) & self._mask
 
     def drop_old(self) -> None:
         """Discard the evidence of an outage that is over."""
@@ -81,18 +91,15 @@ class OutageEvidence:
         self._buckets.clear()
 
     def _discard_known(self) -> None:
-        self._known = self._failed = self._later = 0
+        self._known = self._failed = self._later = self._dropped = 0
         self._ends.clear()
 
-    def _drop_ends(self, surplus: int) -> None:
-        """Drop the earliest ends of so many records that are not among the last ones any more."""
-        ends = self._ends
-        while surplus:
-            at, count = ends.popleft()
-            if count > surplus:
-                ends.appendleft((at, count - surplus))
-                return
-            surplus -= count
+    def _drop_ends(self) -> None:
+        """Drop the earliest ends, of records that are not among the last ones any more."""
+        ends, surplus = self._ends, self._dropped + self._known - self._most
+        while surplus >= ends[0][1]:
+            surplus -= ends.popleft()[1]
+        self._dropped, self._known = surplus, self._most
 
     @property
     def since(self) -> float:
@@ -119,13 +126,12 @@ class OutageEvidence:
         bad, known = (self._failed | self._later).bit_count(), self._known + undecided
         return bad >= self._min_calls and (bad > self._failures * known or bad == known)
 
-    def _bucket(self, now: float) -> RecordTally:
-        """Return the bucket of calls that end now."""
-        buckets = self._buckets
-        if not buckets or now >= buckets[-1].until:
-            self._expire(now)
-            buckets.append(RecordTally(now + self._window_s / _BUCKETS))
-        return buckets[-1]
+    def _new_bucket(self, now: float) -> RecordTally:
+        """Return a new bucket, of calls that end from now on."""
+        self._expire(now)
+        bucket = RecordTally(now + self._window_s / _BUCKETS)
+        self._buckets.append(bucket)
+        return bucket
 
     def _expire(self, now: float) -> None:
         while self._buckets and self._buckets[0].until <= now - self._window_s:
