@@ -29,10 +29,10 @@ class Block:
 
 
 def blocks(page: Path, language: str) -> list[Block]:
-    return [each for each in _blocks(page) if each.language == language]
+    return [each for each in all_blocks(page) if each.language == language]
 
 
-def _blocks(page: Path) -> Iterator[Block]:
+def all_blocks(page: Path) -> Iterator[Block]:
     for found in _FENCE.finditer(page.read_text("utf-8")):
         named = _FILE_NAME.match(found[2])
         text = found[2][named.end() :] if named else found[2]

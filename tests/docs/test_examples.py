@@ -59,9 +59,12 @@ class InvalidOrder(Exception):
 """
 )
 
-OF_FRAMEWORKS = [ROOT / "docs" / name for name in ("django.md", "fastapi.md", "flask.md")]
+FRAMEWORK_PAGES = [ROOT / "docs" / name for name in ("django.md", "fastapi.md", "flask.md")]
 """Pages with whole applications, which tests/docs/test_frameworks.py runs."""
-WITH_YAML = [page for page in PAGES if blocks(page, "yaml") and page not in OF_FRAMEWORKS]
+FOLLOWED = [*(ROOT / "docs/tutorial").glob("*.md"), *(ROOT / "docs/migration").glob("*.md")]
+"""Pages that tests of their own follow from beginning to end."""
+TESTED_ELSEWHERE = {*FRAMEWORK_PAGES, *FOLLOWED}
+WITH_YAML = [page for page in PAGES if blocks(page, "yaml") and page not in TESTED_ELSEWHERE]
 WITHOUT_APPLICATION = [ROOT / "docs/push.md", ROOT / "docs/sqs.md"]
 WITH_FILES = {ROOT / "docs/celery.md": "handlers:app", ROOT / "docs/faststream.md": "worker:app"}
 """Pages whose blocks are files, and where their application is."""

@@ -32,6 +32,11 @@ WITHOUT_LIMIT = {"CHANGELOG.md", "docs/config.md", "docs/metrics.md"}
 
 MOST_WORDS = 2_500
 
+PROGRAMS = {
+    *("cd", "curl", "export", "git", "kafka-topics.sh", "kill", "pip", "python", "rm", "touch")
+}
+"""Of others, that readers have."""
+
 
 def test_the_configuration_page_is_what_the_classes_say() -> None:
     committed = (ROOT / "docs/config.md").read_text("utf-8")
@@ -142,7 +147,7 @@ def _exists(words: list[str]) -> bool:
         return _parses(words[1:])
     if words[0].startswith("."):
         return words[0] == "." or (ROOT / words[0]).exists()
-    return words[0] in {"cd", "export", "git", "kill", "kafka-topics.sh", "pip", "python"}
+    return words[0] in PROGRAMS
 
 
 def _parses(arguments: list[str]) -> bool:

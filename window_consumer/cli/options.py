@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 import click
 
@@ -22,7 +22,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-class TextParam(click.ParamType[T]):
+class TextParam(click.ParamType, Generic[T]):  # type: ignore[type-arg]  # generic since click 8.4
     """A text that ``read`` turns into a value; it raises ValueError with what is wrong."""
 
     def __init__(self, name: str, read: Callable[[str], T]):
