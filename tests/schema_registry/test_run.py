@@ -22,7 +22,7 @@ app = App("shop")
 
 @app.handler("orders", group="shop")
 def charge(order: Order) -> None:
-    print("charged", order.id, flush=True)
+    print(f"charged {order.id}\\n", end="", flush=True)  # in one write
 """
 
 
