@@ -16,7 +16,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tests.schema_registry.orders_pb2 import Order as OrderMessage
 
-AVRO = {
+AVRO: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -42,7 +42,6 @@ AMOUNT = Decimal("12.50")
 AVRO_ORDER = {**ORDER, "amount": AMOUNT, "at": AT, "note": None}
 FORMATS = ("avro", "json", "protobuf")
 
-_CONTEXT = SerializationContext("orders", MessageField.VALUE)
 _CONFIG = {"subject.name.strategy": topic_subject_name_strategy}
 
 
@@ -65,27 +64,39 @@ class Order:
     customer: str
 
 
-def written(url: str, form: str, **fields: Any) -> bytes:
-    """Return an order as a producer writes it, which registers its schema."""
+def written(
+    url: str, form: str, *, topic: str = "orders", schema: dict[str, Any] = AVRO, **fields: Any
+) -> bytes:
+    """Return an order as a producer writes it, which registers its schema.
+
+    ``schema`` is the one of Avro.
+    """
     client = SchemaRegistryClient({"url": url})
+    context = SerializationContext(topic, MessageField.VALUE)
     try:
-        data = _serialised(client, form, fields)
+        data = _serialiser(client, form, schema)(_order(form, fields), context)
     finally:
         client.close()
     assert isinstance(data, bytes)
     return data
 
 
-def _serialised(client: SchemaRegistryClient, form: str, fields: dict[str, Any]) -> Any:
+def _serialiser(client: SchemaRegistryClient, form: str, schema: dict[str, Any]) -> Any:
     match form:
         case "avro":
-            serialiser = AvroSerializer(client, json.dumps(AVRO), conf=_CONFIG)
-            return serialiser({**AVRO_ORDER, **fields}, _CONTEXT)
+            return AvroSerializer(client, json.dumps(schema), conf=_CONFIG)
         case "json":
-            serialiser = JSONSerializer(json.dumps(JSON_SCHEMA), client, conf=_CONFIG)
-            return serialiser({**ORDER, **fields}, _CONTEXT)
-    serialiser = ProtobufSerializer(OrderMessage, client, _CONFIG)
-    return serialiser(OrderMessage(**{**ORDER, **fields}), _CONTEXT)
+            return JSONSerializer(json.dumps(JSON_SCHEMA), client, conf=_CONFIG)
+    return ProtobufSerializer(OrderMessage, client, _CONFIG)
+
+
+def _order(form: str, fields: dict[str, Any]) -> Any:
+    match form:
+        case "avro":
+            return {**AVRO_ORDER, **fields}
+        case "json":
+            return {**ORDER, **fields}
+    return OrderMessage(**{**ORDER, **fields})
 
 
 def unframed(form: str) -> bytes:

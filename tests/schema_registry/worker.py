@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from tests.schema_registry.orders import AvroOrder, Order
 from tests.schema_registry.orders_pb2 import Order as OrderMessage
-from tests.schema_registry.registry import Registry
 from window_consumer import App
 from window_consumer.testing import TestApp
 
 CLASSES: dict[str, Any] = {"avro": AvroOrder, "json": Order, "protobuf": OrderMessage}
 """What a handler takes of each format."""
+
+
+class AtUrl(Protocol):
+    """A registry, ours or a real one."""
+
+    @property
+    def url(self) -> str: ...
 
 
 def app_with(handler: Any, annotation: Any, *, batches: bool = False) -> App:
@@ -23,7 +29,7 @@ def app_with(handler: Any, annotation: Any, *, batches: bool = False) -> App:
     return app
 
 
-def reading(app: App, registry: Registry, form: str, **worker: Any) -> TestApp:
+def reading(app: App, registry: AtUrl, form: str, **worker: Any) -> TestApp:
     """Return the application with a worker for orders of this format."""
     schema = {"registry": registry.url, "format": form, **worker.pop("schema", {})}
     keys = {"topics": ["orders"], "group": "shop", "schema": schema, **worker}
