@@ -9,6 +9,8 @@ from datetime import datetime
 from tests import reading
 from tests.commands import DEADLINE_S
 from tests.delay.service import DelayService
+from window_consumer.audit.count import CountTier, decode
+from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 
 
@@ -43,3 +45,31 @@ def test_ticks_come_in_order_and_a_kill_loses_none(service: DelayService) -> Non
     found = seconds(ticks(service, before + 3))
     assert sorted(set(found)) == list(range(max(found) + 1))
     assert len(found) - len(set(found)) <= 1  # the one that was on its way
+
+
+def test_ticks_are_traced_and_counted_as_produced(
+    service: DelayService, embedded: EmbeddedBroker
+) -> None:
+    embedded.create_topic("wc.trace", 1)
+    embedded.create_topic("wc.audit", 1)
+    audit = {"enabled": True, "directory": "audit", "ids": True}
+    service.sections = {**service.sections, "trace": {"sample": "100%"}, "audit": audit}
+    service.configure()
+    running = service.start()
+    ticks(service, 2)
+    running.stop()
+    records = reading.read_all(service.client, "reports")
+    ids = {dict(each.headers())["wc-id"].decode() for each in records}
+    events = reading.events(embedded.read_all("wc.trace"))
+    sent = [each for each in events if each.topic == "reports"]
+    assert {(each.role, each.step, each.client_id) for each in sent} == {
+        ("producer", "sent", "wc-schedules")
+    }
+    assert {each.record_id for each in sent} == {each.root_id for each in sent} == ids
+    counts = [count for each in embedded.read_all("wc.audit") for count in decode(each.value())]
+    produced = [each for each in counts if each.tier is CountTier.PRODUCED]
+    assert {(each.client, each.topic, each.group) for each in produced} == {
+        ("wc-schedules", "reports", "")
+    }
+    assert sum(each.count for each in produced) == len(records)
+    assert all(each.id_xor is not None for each in produced)

@@ -21,15 +21,15 @@ FEATURES: Final = FeatureList(
         "window_consumer.replay.feature:ReplayFeature",
         "window_consumer.parking.feature:ParkingFeature",
         "window_consumer.delay.feature:DelayFeature",
-        "window_consumer.schedules.feature:SchedulesFeature",
         "window_consumer.sqs.feature:SqsFeature",
         "window_consumer.topics.feature:TopicsFeature",
         "window_consumer.spark.feature:SparkFeature",
         "window_consumer.trace.feature:TraceFeature",
         "window_consumer.audit.feature:AuditFeature",
+        "window_consumer.schedules.feature:SchedulesFeature",
         "window_consumer.database.feature:DatabaseFeature",
         "window_consumer.simulator.feature:SimulatorFeature",
     )
 )
 """They start in this order, and end in the reverse one; commands are listed in it. Probes come
-first: they answer while the others start."""
+first: they answer while the others start. The trace and the audit see what later ones send."""

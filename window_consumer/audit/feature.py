@@ -93,6 +93,13 @@ class RunningAudit(RunningFeature):
         name, group = worker.plan.name, worker.plan.config.group
         return CountingSink(sink, self._audit.producer(f"{name}-copies", group, origin_of), clock)
 
+    def feature_sink(self, sender: str, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return a Sink that counts what a feature sends as produced."""
+        del worker
+        if self._audit is None:
+            return sink
+        return CountingSink(sink, self._audit.producer(f"wc-{sender}"), clock)
+
     def figures(self) -> AuditFigures | None:
         """Return the counts of the audit itself."""
         return None if self._audit is None else self._audit.figures()

@@ -110,6 +110,9 @@ class AppStart:
     """Returns the pages of all features, by feature; raises ConfigError."""
     failures: Callable[[], Sequence[str]]
     """Returns why features keep the process from being ready. Any thread may ask."""
+    feature_sink: Callable[[str, PreparedWorker, Sink, Clock], Sink]
+    """Returns the sink of what the named feature sends beside a worker, around another one, see
+    ``RunningFeature``. Features that come later in the list have no part in it."""
     oauth_token: OauthToken | None = field(default=None, repr=False)
     """The application's function for tokens, for clients of a feature."""
 
@@ -173,6 +176,14 @@ class RunningFeature:
         """Return whether a worker's first copy must not wait until its producer has connected."""
         del worker
         return False
+
+    def feature_sink(self, sender: str, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return the sink of what another feature, ``sender``, sends beside a worker.
+
+        It stands around ``sink``, and writes to the cluster of the worker.
+        """
+        del sender, worker, clock
+        return sink
 
     def attach(self, running: Running) -> None:
         """Take the workers, which are about to start."""

@@ -94,6 +94,12 @@ class RunningFeatures:
         """Return whether a worker's first copy must not wait until its producer has connected."""
         return any(running.sends_on_time(worker) for running in self.each)
 
+    def feature_sink(self, sender: str, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return the sink of what a feature sends beside a worker, around ``sink``."""
+        for running in self.each:
+            sink = running.feature_sink(sender, worker, sink, clock)
+        return sink
+
     def attach(self, running: Running) -> None:
         """Show the workers to all features."""
         self.workers.attach(running)
@@ -241,6 +247,7 @@ class FeatureList:
             metrics=self.metrics,
             pages=partial(self.pages, plan.loaded, oauth_token, running.figures),
             failures=running.failures,
+            feature_sink=running.feature_sink,
             oauth_token=oauth_token,
         )
         with ExitStack() as stack:

@@ -14,7 +14,6 @@ from window_consumer.engine.observer import Observer
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.record import TopicPartition
-from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature, RunningFeature
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic
@@ -33,8 +32,9 @@ _COMING: Final = 3
 class RunningSchedules(RunningFeature):
     """The schedules of an application whose delay service runs."""
 
-    def __init__(self, plan: AppPlan, topic: StateTopic):
-        self._plan = plan
+    def __init__(self, start: AppStart, topic: StateTopic):
+        self._plan = start.plan
+        self._feature_sink = start.feature_sink
         self._topic = topic
         self._sender: TickSender | None = None
         self._owner: ScheduleOwner | None = None
@@ -53,9 +53,12 @@ class RunningSchedules(RunningFeature):
                 return last_ticks(reader.read_all(topic))
 
         sink = KafkaSink(worker.plan.producer, NAME, worker.log, prepared.oauth_token)
-        sender = self._sender = TickSender(Schedule.all_of(self._plan.config), topic, sink)
+        clock = SystemClock()
+        ticks = self._feature_sink(NAME, worker, sink, clock)
+        schedules = Schedule.all_of(self._plan.config)
+        sender = self._sender = TickSender(schedules, topic, sink, ticks)
         first = TopicPartition(self._topic.source, 0)
-        owner = self._owner = ScheduleOwner(first, sender, sink, read, SystemClock())
+        owner = self._owner = ScheduleOwner(first, sender, sink, read, clock)
         owner.start()
         try:
             yield
@@ -130,4 +133,4 @@ class SchedulesFeature(Feature):
         """Run the schedules where the delay service runs."""
         runs = any(each.name == SERVICE for each in start.plan.workers)
         topics = list(self.state_topics(start.plan.config)) if runs else []
-        return nullcontext(RunningSchedules(start.plan, topics[0]) if topics else None)
+        return nullcontext(RunningSchedules(start, topics[0]) if topics else None)

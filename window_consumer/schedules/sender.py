@@ -73,11 +73,14 @@ class _ScheduleRun:
 class TickSender:
     """Runs schedules while this process owns them. Owner: one thread; any may ask for figures."""
 
-    def __init__(self, schedules: Sequence[Schedule], topic: str, sink: Sink):
-        """``topic`` keeps the last ticks."""
+    def __init__(
+        self, schedules: Sequence[Schedule], topic: str, sink: Sink, ticks: Sink | None = None
+    ):
+        """``topic`` keeps the last ticks. ``ticks`` is the sink of the others, around ``sink``."""
         self._schedules = schedules
         self._topic = topic
         self._sink = sink
+        self._ticks = sink if ticks is None else ticks
         self._runs: list[_ScheduleRun] = []
         self._sent = 0
 
@@ -160,17 +163,17 @@ class TickSender:
             run.is_kept = False
             self._keep(run)
 
-        self._write(run, [run.schedule.record(tick) for tick in due.sent], sent)
+        self._write(run, self._ticks, [run.schedule.record(tick) for tick in due.sent], sent)
 
     def _keep(self, run: _ScheduleRun) -> None:
         def kept() -> None:
             run.failures = 0
             run.is_kept = True
 
-        self._write(run, [run.schedule.state_record(self._topic, run.since)], kept)
+        self._write(run, self._sink, [run.schedule.state_record(self._topic, run.since)], kept)
 
     def _write(
-        self, run: _ScheduleRun, copies: Sequence[Copy], on_acked: Callable[[], None]
+        self, run: _ScheduleRun, sink: Sink, copies: Sequence[Copy], on_acked: Callable[[], None]
     ) -> None:
         """Write copies, and call ``on_acked`` once all are acked and the schedule is still ours."""
         run.unanswered = len(copies)
@@ -182,7 +185,7 @@ class TickSender:
                 on_acked()
 
         for copy in copies:
-            self._sink.write(copy, answer)
+            sink.write(copy, answer)
         if not copies:
             on_acked()
 

@@ -17,6 +17,7 @@ from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.key_forms import key_form
 from window_consumer.model.log_events import LogEvent
+from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import AppStart, Feature, PageContext, RunningFeature
@@ -28,6 +29,7 @@ from window_consumer.trace.metrics import METRICS, TraceFigures
 from window_consumer.trace.recording.exporter import TraceExporter
 from window_consumer.trace.recording.exporters import CLIENT_ID, Acks, way_out
 from window_consumer.trace.recording.inbox import EventOrigin
+from window_consumer.trace.recording.producer_trace import ProducerTrace, TracedSink
 from window_consumer.trace.recording.worker_trace import ConsumerTrace
 from window_consumer.trace.recording.writer import TraceWriter, host_address
 from window_consumer.trace.sampling import Sampling
@@ -90,6 +92,25 @@ class RunningTrace(RunningFeature):
             all_failures=self._plan.config.section(TraceConfig).failures == "all",
             handlers=planned.config.handlers,
         )
+
+    def feature_sink(self, sender: str, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return a Sink that traces what a feature sends."""
+        del clock
+        if self._writer is None:
+            return sink
+        about = EventOrigin(
+            role=Role.PRODUCER,
+            cluster=worker.cluster.bootstrap,
+            client_id=f"wc-{sender}",
+            host=self._host,
+            app=self._application,
+        )
+        config = self._plan.config.section(TraceConfig)
+        failures = config.failures == "all"
+        trace = ProducerTrace(
+            self._writer, about, self._sampling, lambda: None, all_failures=failures
+        )
+        return TracedSink(sink, trace)
 
     def figures(self) -> TraceFigures | None:
         """Return what became of the events."""

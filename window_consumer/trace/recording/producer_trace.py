@@ -1,4 +1,4 @@
-"""The trace of a producer: records the results of its sends."""
+"""The trace of a producer or a Sink: records the results of its sends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from time import monotonic
 
 from attrs import frozen
 
-from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model import headers as names
+from window_consumer.model.errors import PublishFailedError, WindowConsumerError
+from window_consumer.model.protocols import Copy, Delivery, Sink
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Record
 from window_consumer.trace.event import Step
 from window_consumer.trace.recording.batch_builder import ROOT
@@ -129,6 +131,38 @@ class ProducerTrace:
         self._writer.record(
             self._inbox, TraceNote(group, [sent], self._writer.time_us(now), duration)
         )
+
+
+class TracedSink:
+    """A Sink whose records are traced as sent. Threads: those of the wrapped Sink."""
+
+    def __init__(self, sink: Sink, trace: ProducerTrace):
+        self._sink = sink
+        self._trace = trace
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        """Send a record; a Sink does not tell its position."""
+        record_id = dict(copy.headers).get(names.ID) or b""
+        token = self._trace.began(copy.topic, copy.key, record_id, copy.headers)
+
+        def answer(error: PublishFailedError | None) -> None:
+            try:
+                if error is None:
+                    self._trace.acked(token, _NOWHERE, _NOWHERE)
+                else:
+                    self._trace.failed(token, error)
+            finally:
+                on_delivery(error)
+
+        self._sink.write(copy, answer)
+
+    def serve(self, timeout_s: float) -> None:
+        """Wait for answers and pass them on."""
+        self._sink.serve(timeout_s)
+
+    def close(self, timeout_s: float) -> int:
+        """Wait for outstanding answers; return how many are still missing."""
+        return self._sink.close(timeout_s)
 
 
 def _is_refused(error: BufferError | WindowConsumerError) -> bool:
