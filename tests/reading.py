@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.kernel import client_log
 from window_consumer.audit.balance import Balance, balance, effective
-from window_consumer.audit.count import decode
+from window_consumer.audit.count import AuditCount, decode
 from window_consumer.dlq.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.topic_reader import TopicReader
@@ -44,10 +44,15 @@ def events(batches: Iterable[Message]) -> list[TraceEvent]:
     return [event for batch in batches for event in decoded(batch.value())]
 
 
+def counts(records: Iterable[Message]) -> list[AuditCount]:
+    """Return the counts in records of the audit topic."""
+    return [count for record in records for count in decode(record.value())]
+
+
 def balances(records: Iterable[Message]) -> dict[str, Balance]:
     """Return what records of the audit topic say of each topic."""
-    counts = effective(count for record in records for count in decode(record.value())).counts
-    return {each.topic: each for each in balance(counts)}
+    effect = effective(counts(records)).counts
+    return {each.topic: each for each in balance(effect)}
 
 
 def reader_of(client: Mapping[str, Any]) -> TopicReader:

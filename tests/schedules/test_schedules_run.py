@@ -9,7 +9,6 @@ from datetime import datetime
 from tests import reading
 from tests.commands import DEADLINE_S
 from tests.delay.service import DelayService
-from window_consumer.audit.count import CountTier, decode
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 
@@ -66,8 +65,8 @@ def test_ticks_are_traced_and_counted_as_produced(
         ("producer", "sent", "wc-schedules")
     }
     assert {each.record_id for each in sent} == {each.root_id for each in sent} == ids
-    counts = [count for each in embedded.read_all("wc.audit") for count in decode(each.value())]
-    produced = [each for each in counts if each.tier is CountTier.PRODUCED]
+    counts = reading.counts(embedded.read_all("wc.audit"))
+    produced = [each for each in counts if each.tier == "produced"]
     assert {(each.client, each.topic, each.group) for each in produced} == {
         ("wc-schedules", "reports", "")
     }

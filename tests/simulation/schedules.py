@@ -456,3 +456,9 @@ def at_most_once(rng: Random) -> SchedulePlan:
     engine = evolve(plan.engine, delivery=DeliveryMode.AT_MOST_ONCE, retry=retry)
     plan = evolve(plan, engine=engine, on_no_offset="earliest")
     return fitted(_with(plan, "kill", 2.0))
+
+
+def following_in_transactions(rng: Random) -> SchedulePlan:
+    """As ``following``: an abort lets records run again, and the ladder is scanned again."""
+    plan = following(rng)
+    return fitted(evolve(plan, engine=evolve(plan.engine, delivery=DeliveryMode.EXACTLY_ONCE)))

@@ -6,13 +6,21 @@ import pytest
 
 from tests.simulation import parking_mutants as mutants
 from tests.simulation.planted import Planted
-from tests.simulation.schedules import following, parked, put_back, recreated, rotating
+from tests.simulation.schedules import (
+    following,
+    following_in_transactions,
+    parked,
+    put_back,
+    recreated,
+    rotating,
+)
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderScans
 from window_consumer.simulator.simulator import ViolationError, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 20
+TRANSACTIONS = 20
 MUTANTS_SEEDS = 600
 
 
@@ -69,6 +77,11 @@ def test_what_waits_behind_a_dead_head_follows_it_through_kills() -> None:
         except ViolationError as violation:
             broken.append(str(violation))
     assert not broken, "\n".join(broken[:3])
+
+
+def test_what_was_parked_after_a_head_had_died_is_called_also_after_an_abort() -> None:
+    for seed in (*range(TRANSACTIONS), 135):  # 135: a follower's dead letter counted as a head
+        simulate(seed, draw=following_in_transactions)
 
 
 @pytest.mark.parametrize(

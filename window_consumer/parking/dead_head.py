@@ -7,6 +7,7 @@ the dead letters show which copies follow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from attrs import field, frozen
 
@@ -18,6 +19,8 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.model.record_identity import RecordOrigin, origin_in
 from window_consumer.parking.index import Lane
 from window_consumer.parking.scans import LadderCopy
+
+_NO_HEADS: Final = frozenset({names.Reason.EXPIRED.encode(), names.Reason.FOLLOWS.encode()})
 
 
 class FollowsDeadHead(NotCalled):
@@ -45,10 +48,13 @@ class DeadHeads:
     )
 
     def add(self, lane: Lane | None, headers: Mapping[str, bytes | None], written: float) -> None:
-        """Add a dead letter. One without a key, or that has expired, has no followers."""
+        """Add a dead letter. One without a key, or that has expired, has no followers.
+
+        Neither has one that follows: what was parked after its head had died is called.
+        """
         origin = origin_in(headers)
-        has_expired = headers.get(names.REASON) == names.Reason.EXPIRED.encode()
-        if lane is not None and origin is not None and not has_expired:
+        is_head = headers.get(names.REASON) not in _NO_HEADS
+        if lane is not None and origin is not None and is_head:
             home = TopicPartition(origin.topic, origin.partition)
             of = home, lane, headers.get(names.ORIGINAL_TOPIC_ID)
             self._of.setdefault(of, []).append((origin.offset, written))
