@@ -33,9 +33,9 @@ from window_consumer.testing.real_kafka_settings import (
 
 __all__ = ["KafkaUnavailableError", "RealKafka"]
 
-_START_S = 90.0
+_START_S = 240.0  # guards against hanging only, like _FORMAT_S: a start that fails ends by itself
 _STOP_S = 30.0
-_FORMAT_S = 60.0
+_FORMAT_S = 240.0
 _CHECK_S = 0.05
 _ATTEMPTS = 3
 _STARTED = "Kafka Server started"
