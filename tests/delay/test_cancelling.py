@@ -8,6 +8,7 @@ from tests import reading
 from tests.commands import DEADLINE_S, Commands
 from tests.delay.service import DelayService
 from tests.waiting import wait_until
+from window_consumer.kafka.embedded import EmbeddedBroker
 
 SOON_MS = 3500
 """The level of 2 s, then of 1 s; the rest it waits in the window."""
@@ -59,6 +60,26 @@ def test_a_service_that_was_down_knows_them(service: DelayService) -> None:
     running = service.start()
     wait_until(lambda: waiting(service) == 0, DEADLINE_S, "it is done")
     assert running.stop().summary()["cancelled"] == 1
+
+
+def test_services_with_topics_of_their_own_cancel_only_their_own_records(
+    service: DelayService, embedded: EmbeddedBroker
+) -> None:
+    first = service.start()
+    other = DelayService(service.kafka, service.commands, "team.later")
+    for name in other.topics:
+        embedded.create_topic(name, 2)
+    other.configure()
+    second = other.start()
+    service.send("a", wc_delay=SOON_MS, wc_id="mail 7")
+    other.send("a", to="reminders-mail", wc_delay=SOON_MS, wc_id="mail 7")
+    other.send("b", to="reminders-mail", wc_delay=SOON_MS, wc_id="mail 8")
+    other.cancel("mail 7")
+    assert set(other.wait_for("reminders-mail", 1)) == {"b"}
+    assert set(service.wait_for("orders", 1)) == {"a"}
+    assert second.stop().summary()["cancelled"] == 1
+    assert first.stop().summary().get("cancelled", 0) == 0
+    assert set(other.wait_for("reminders-mail", 1)) == {"b"}
 
 
 @pytest.mark.parametrize("record_id", ["", 301 * "x"])
