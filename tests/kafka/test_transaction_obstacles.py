@@ -6,8 +6,10 @@ import logging
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 
 from tests.commands import Commands
+from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.topics import Topic
@@ -48,6 +50,16 @@ def test_the_topic_of_transactions_needs_enough_brokers(
 ) -> None:
     obstacle = obstacle_of_new_topic(brokers, settings)
     assert (obstacle is None) if named is None else (named in (obstacle or ""))
+
+
+@pytest.mark.parametrize(
+    ("code", "names_it"), [("_TIMED_OUT", True), ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", False)]
+)
+def test_a_producer_that_gets_no_answer_names_the_topic_of_transactions(
+    code: str, *, names_it: bool
+) -> None:
+    text = errors.text_of_no_transaction(KafkaError(getattr(KafkaError, code)))
+    assert (FACTOR in text) is names_it
 
 
 @pytest.mark.parametrize(("least", "is_sound"), [("1", True), ("2", False), (None, True)])

@@ -161,6 +161,20 @@ def is_absence(error: KafkaError) -> bool:
     return error.code() in _ABSENT
 
 
+def text_of_no_transaction(error: KafkaError) -> str:
+    """Return why a producer's first transaction could not begin, and what may be the cause.
+
+    A cluster with too few brokers for the topic of transactions does not say so: nobody answers.
+    """
+    text = text_of(error)
+    if is_absence(error):
+        text += (
+            "; if the brokers are there, their topic __transaction_state may need more"
+            " replicas than they have (transaction.state.log.replication.factor)"
+        )
+    return text
+
+
 def is_expiry(error: KafkaError) -> bool:
     """Return whether a message was given up because no broker accepted it in time."""
     return error.code() == KafkaError._MSG_TIMED_OUT

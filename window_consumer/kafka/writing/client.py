@@ -76,7 +76,7 @@ class SendingClient(Producer):
 
     def begin(self, *, is_first: bool) -> None:
         """Begin a transaction; the first ends that of a dead process with the same id."""
-        with self._in_our_words("the transaction could not begin"):
+        with self._in_our_words("the transaction could not begin", errors.text_of_no_transaction):
             if is_first:
                 self.init_transactions(_TRANSACTION_S)
             self.begin_transaction()
@@ -92,7 +92,9 @@ class SendingClient(Producer):
             retried(self.abort_transaction)
 
     @contextmanager
-    def _in_our_words(self, what: str) -> Iterator[None]:
+    def _in_our_words(
+        self, what: str, text_of: Callable[[KafkaError], str] = errors.text_of
+    ) -> Iterator[None]:
         try:
             yield
         except KafkaException as exception:
@@ -103,7 +105,7 @@ class SendingClient(Producer):
                 self.fatal = error
             elif error.txn_requires_abort():
                 self.abort()
-            raise TransactionFailure(f"{what}: {errors.text_of(error)}") from None
+            raise TransactionFailure(f"{what}: {text_of(error)}") from None
 
     def keep_for_ever(self) -> None:
         """Let Python never free it: in a fork that would wait for threads that are not there."""

@@ -138,13 +138,8 @@ class KafkaTransactions:
         if errors.is_permission(error):
             text = f"transactional.id {self.id}: {errors.text_of(error)}"
             return WorkerStoppedError(f"{text}: add an ACL with WRITE on it")
-        text = f"transactional.id {self.id} cannot be used yet: {errors.text_of(error)}"
-        if errors.is_absence(error):
-            text += (
-                "; if the brokers are there, their topic __transaction_state may need more"
-                " replicas than they have (transaction.state.log.replication.factor)"
-            )
-        return BrokerUnavailableError(text)
+        why = errors.text_of_no_transaction(error)
+        return BrokerUnavailableError(f"transactional.id {self.id} cannot be used yet: {why}")
 
     def _on_error(self, error: KafkaError) -> None:
         self._log.info(LogEvent.PRODUCER_WARNED, "transactions: %s", errors.text_of(error))
