@@ -142,8 +142,12 @@ def statuses(*given: int) -> Answering:
 
 
 @contextmanager
-def socket_that_says(answer: bytes) -> Iterator[str]:
-    """Yield the URL of a server that answers each connection with these bytes and closes it."""
+def socket_that_says(answer: bytes, heard: list[bytes] | None = None) -> Iterator[str]:
+    """Yield the URL of a server that answers each connection with these bytes and closes it.
+
+    It adds to ``heard`` what it has received at once.
+    """
+    heard = [] if heard is None else heard
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -153,7 +157,7 @@ def socket_that_says(answer: bytes) -> Iterator[str]:
                 except OSError:
                     return
                 with connection:
-                    connection.recv(65536)
+                    heard.append(connection.recv(65536))
                     connection.sendall(answer)
 
         thread = threading.Thread(target=serve, daemon=True)

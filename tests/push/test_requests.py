@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.push.service import Service, closed_port, statuses
+from tests.push.service import Service, closed_port, socket_that_says, statuses
 from tests.push.worker import pushing
 from window_consumer.push.client import proxy_of
 from window_consumer.push.config import HttpConfig
@@ -163,9 +163,34 @@ def test_the_configuration_adds_headers(service: Service) -> None:
     assert [value for name, value in request.headers if name == "Content-Type"] == ["text/plain"]
 
 
-def test_a_value_of_megabytes_arrives(service: Service) -> None:
-    value = b"v" * 3_000_000
-    assert posted(service, value).body == value
+def test_the_configuration_replaces_our_usual_headers(service: Service) -> None:
+    names = ["Accept", "Accept-Encoding", "User-Agent"]
+    usual = posted(service)
+    with pushing(service.url, {"headers": {name.lower(): "x" for name in names}}) as worker:
+        worker.send("orders", "one")
+    found = {
+        name: [value for other, value in service.posted[-1].headers if other.lower() == name]
+        for name in map(str.lower, names)
+    }
+    assert found == {name.lower(): ["x"] for name in names}
+    assert [usual.header(name) for name in names] == ["*/*", "identity", "window-consumer"]
+
+
+@pytest.mark.parametrize("size", [1, 16 * 1024, 16 * 1024 + 1, 1024**2, 3_000_000])
+def test_a_value_of_any_size_arrives(size: int, service: Service) -> None:
+    value = b"v" * size
+    request = posted(service, value)
+    assert (request.body, request.header("Content-Length")) == (value, str(size))
+    assert request.header("Wc-Topic") == "orders"
+
+
+def test_a_short_value_is_sent_together_with_its_headers() -> None:
+    """Each write is a system call here, and another read in the service."""
+    heard: list[bytes] = []
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    with socket_that_says(answer, heard) as url, pushing(url) as worker:
+        worker.send("orders", "one")
+    assert [each[-7:] for each in heard] == [b"\r\n\r\none"]
 
 
 def test_as_many_connections_are_kept_as_calls_run(service: Service) -> None:

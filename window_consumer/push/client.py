@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from io import BytesIO
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
@@ -19,13 +19,24 @@ from window_consumer.push.answer import (
     NotHttpError,
 )
 from window_consumer.push.config import HttpConfig
-from window_consumer.push.request_headers import Pairs
+from window_consumer.push.request import Request
 
 _KEEP_ALIVE_S: Final = 4.0
 """Less than the 5 s after which Node.js closes idle connections: no request meets such an end."""
 
 _SENT_AS_ONE: Final = 1024**2
 """A longer body is sent in pieces, as aiohttp recommends."""
+
+_OWN_HEADERS: Final = {
+    "Accept": "*/*",
+    "User-Agent": "window-consumer",
+    "Accept-Encoding": "identity",
+}
+"""Of each request, unless the configuration has others."""
+
+_SENT_AT_ONCE: Final = 16 * 1024
+"""A longer body waits for the connection to take it, which is a task of its own before Python 3.12.
+asyncio lets 64 KiB wait for a connection before it asks for patience."""
 
 
 class HttpClient:
@@ -43,21 +54,20 @@ class HttpClient:
         parts = urlsplit(config.url)
         self.where = f"{parts.scheme}://{parts.netloc}{parts.path}"
         """The URL for messages, without its query, which may hold secrets."""
+        given = {name.lower() for name in config.headers}
+        self._own = {name: _OWN_HEADERS[name] for name in _OWN_HEADERS if name.lower() not in given}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sessions: AsyncGenerator[aiohttp.ClientSession, None]
         self._session: aiohttp.ClientSession
 
-    async def post(self, headers: Pairs, body: bytes) -> Answer:
+    async def post(self, request: Request) -> Answer:
         """Return the answer to a request; raises a PushFailedError if there is none."""
-        if self._loop is not asyncio.get_running_loop():
+        # get_running_loop is a system call in Python 3.11. Only a closed loop has a successor.
+        if self._loop is None or self._loop.is_closed():
             await self._open()
         try:
             async with self._session.post(
-                self._url,
-                data=body if len(body) <= _SENT_AS_ONE else BytesIO(body),
-                headers=headers,
-                allow_redirects=False,
-                proxy=self._proxy,
+                self._url, data=request, allow_redirects=False, proxy=self._proxy
             ) as response:
                 body, is_whole = await _read(response)
                 return Answer(response.status, response.headers, body, is_whole)
@@ -72,13 +82,69 @@ class HttpClient:
             raise NoConnectionError(f"no connection to {self.where}: {_text_of(error)}") from None
 
     async def _open(self) -> None:
-        self._sessions = _session(self._connections, self._timeout_s)
+        self._sessions = _session(self._connections, self._timeout_s, self._own)
         self._session = await anext(self._sessions)
         self._loop = asyncio.get_running_loop()
 
 
+class _Joining(asyncio.WriteTransport):
+    """A transport that sends a body with its headers: each system call costs some 10 us."""
+
+    def __init__(self, transport: asyncio.WriteTransport, content: bytes):
+        self._transport = transport
+        self._content = content
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def write(self, data: Any) -> None:
+        """Send the headers and the body."""
+        self._transport.write(data + self._content)
+
+
+class _Posted(aiohttp.ClientRequest):
+    """A Request on its way: ``data`` of ``session.post``.
+
+    aiohttp copies headers three times, name by name, and starts a task for each body. That was a
+    quarter of a request's time.
+    """
+
+    _at_once = b""
+
+    def update_auto_headers(self, skip_auto_headers: Any) -> None:
+        """Add nothing: the session has them."""
+
+    def update_body_from_data(self, body: Request, *_: Any) -> None:
+        """Take the headers and the body."""
+        self.headers.extend(body.headers)
+        content = body.body
+        if len(content) <= _SENT_AT_ONCE:
+            self.headers["Content-Length"] = str(len(content))
+            self._at_once = content
+        else:
+            super().update_body_from_data(
+                content if len(content) <= _SENT_AS_ONE else BytesIO(content)
+            )
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Send the headers, and a short body right behind them."""
+        content = self._at_once
+        protocol: Any = conn.protocol
+        if not content:
+            return await super().send(conn)
+        if protocol.writing_paused:  # then aiohttp sends the headers later
+            super().update_body_from_data(content)
+            return await super().send(conn)
+        transport = protocol.transport
+        protocol.transport = _Joining(transport, content)
+        try:
+            return await super().send(conn)  # it waits for nothing, as it knows of no body
+        finally:
+            protocol.transport = transport
+
+
 async def _session(
-    connections: int, timeout_s: float
+    connections: int, timeout_s: float, headers: dict[str, str]
 ) -> AsyncGenerator[aiohttp.ClientSession, None]:
     """Yield a session; a loop that ends closes its generators, and so its connections."""
     connector = aiohttp.TCPConnector(
@@ -87,7 +153,8 @@ async def _session(
     session = aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": "window-consumer", "Accept-Encoding": "identity"},
+        headers=headers,
+        request_class=_Posted,
         timeout=aiohttp.ClientTimeout(total=timeout_s),
         auto_decompress=False,
     )

@@ -58,7 +58,7 @@ class PushHandler:
     async def _answer(self, request: Request) -> Answer:
         """Return an answer of success."""
         self._pause.check()
-        answer = await self._client.post(request.headers, request.body)
+        answer = await self._client.post(request)
         try:
             self._rules.judge(answer, self._client.where, self._wall_ms())
         except HoldCalls as hold:
