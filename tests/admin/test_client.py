@@ -98,6 +98,24 @@ def test_a_refusal_is_reported_in_words(status: int, token: str | None, said: st
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"error": "shop:app does not run"}', "shop:app does not run"),
+        *(
+            (unusable, "answers with status 503")
+            for unusable in ("no", "7", "[]", "{}", '{"error": 7}', '{"error": "a\\nb"}')
+        ),
+    ],
+)
+def test_a_worker_that_is_away_is_reported_in_the_words_of_its_address(
+    text: str, said: str
+) -> None:
+    with fake_worker() as worker:
+        worker.answer = lambda: HttpAnswer(503, text)
+        assert why(worker.url) == f"{worker.url}: {said}"
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         *("text", [], {}, {"workers": 7}, {"workers": [7]}, {"workers": [{}]}),

@@ -139,7 +139,8 @@ def ask(
     path = f"{WINDOWS}?{'&'.join(wanted)}" if wanted else WINDOWS
     status, text = fetch(address, path, access, timeout_s)
     if status != HTTPStatus.OK:
-        raise AskError(f"{address}: {_refusal(status, with_token=access.token is not None)}")
+        refusal = _refusal(status, with_token=access.token is not None)
+        raise AskError(f"{address}: {_own_words(status, text) or refusal}")
     return _read(address, text)
 
 
@@ -235,6 +236,17 @@ def _refusal(status: int, *, with_token: bool) -> str:
     if status == HTTPStatus.NOT_FOUND:
         return f"what answers there has no {WINDOWS}: is it a worker's `admin.listen`?"
     return f"answers with status {status}"
+
+
+def _own_words(status: int, text: bytes) -> str | None:
+    """Return the line with which ``dev`` says that its application does not run."""
+    if status != HTTPStatus.SERVICE_UNAVAILABLE:
+        return None
+    try:
+        why = json.loads(text)["error"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return why if isinstance(why, str) and why.isprintable() else None
 
 
 def _read(address: AdminAddress, text: bytes) -> AdminAnswer:
