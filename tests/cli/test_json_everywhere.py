@@ -99,3 +99,34 @@ def test_init_prints_what_it_wrote(commands: Commands) -> None:
     ended = commands.run("init", "shop", "--json")
     assert ended.code == 0
     assert "shop/workers.yaml" in json.loads(ended.out)["written"]
+
+
+CHATTY = """
+from window_consumer import App
+
+print("imported")
+app = App("shop")
+
+
+@app.handler("orders", group="shop")
+def charge(order):
+    print("called")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "prints"),
+    [
+        (("check", "shop:app"), "imported"),
+        (("simulate", "shop:app", "--seeds", "2", "--call-handlers"), "called"),
+    ],
+)
+def test_what_the_application_prints_goes_to_stderr(
+    arguments: tuple[str, ...], prints: str, commands: Commands
+) -> None:
+    commands.application(CHATTY)
+    commands.configure("kafka: {bootstrap.servers: nowhere}\nworkers: {charge: {}}\n")
+    ended = commands.run(*arguments, "--json")
+    assert ended.code == 0, ended.said
+    assert "charge" in ended.json["workers"]
+    assert prints in ended.err

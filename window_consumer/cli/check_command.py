@@ -9,6 +9,7 @@ import click
 
 from window_consumer.cli import options
 from window_consumer.cli.check import check
+from window_consumer.cli.output import application_output
 from window_consumer.plan.child_spec import child_specs_of
 from window_consumer.plan.loading import load_app_if_named
 
@@ -50,7 +51,8 @@ _WAIT_S: Final = 30.0
 @options.features
 def check_command(**given: Any) -> int:
     """Check a configuration without running it, and print its bounds."""
-    app = load_app_if_named(given["application"], given["config"], given["features"])
+    with application_output():
+        app = load_app_if_named(given["application"], given["config"], given["features"])
     only, overrides = given["only"], given["overrides"]
     plan = app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
     child_specs_of(app, plan)  # refuses what child processes could not import

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any, Final
 
@@ -46,8 +47,7 @@ def explain(
 
     ``as_json`` is what the option ``--json`` says; within a command it is found out here.
     """
-    context = click.get_current_context(silent=True)
-    as_json = as_json or (context is not None and context.params.get("as_json") is True)
+    as_json = as_json or _is_json_asked()
     code = FAILED
     if isinstance(error, click.ClickException):
         error.show()
@@ -85,6 +85,25 @@ def print_result(fields: Mapping[str, Any], text: str, *, as_json: bool) -> None
         print_json(fields)
     else:
         click.echo(text)
+
+
+@contextmanager
+def application_output() -> Iterator[None]:
+    """Inside, what the user's code prints goes to stderr with ``--json``: stdout is the result's.
+
+    For where a command imports an application or calls its handlers.
+    """
+    if _is_json_asked():
+        with redirect_stdout(sys.stderr):
+            yield
+    else:
+        yield
+
+
+def _is_json_asked() -> bool:
+    """Return whether the current command has its option ``--json``."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.params.get("as_json") is True
 
 
 def print_json(fields: Mapping[str, Any]) -> None:

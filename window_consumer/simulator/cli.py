@@ -15,7 +15,7 @@ import click
 from attrs import define, field, frozen
 
 from window_consumer.cli import options
-from window_consumer.cli.output import FAILED, INTERRUPTED, OK, print_json
+from window_consumer.cli.output import FAILED, INTERRUPTED, OK, application_output, print_json
 from window_consumer.cli.signals import Signals
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
@@ -102,7 +102,8 @@ def simulate_command(**given: Any) -> int:
     """
     if given["values"] is not None and not given["call_handlers"]:
         raise UsageError("--values has no effect without calls: add --call-handlers")
-    app = load_app(given["application"])
+    with application_output():
+        app = load_app(given["application"])
     plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
     seed = given["seed"]
     task = SimulatedWorker(
@@ -126,6 +127,7 @@ def run(app: AppDefinition, plan: AppPlan, task: SimulatedWorker) -> int:
     tallies: dict[str, _Tally] = {}
     stopped = False
     with (
+        application_output(),
         InlineEventLoop() as loop,
         app.resources(loop.run) if task.calling else nullcontext() as state,
     ):

@@ -18,7 +18,7 @@ from window_consumer.admin.doctor.collection import Examination, Process
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import DURATION, workers_named
-from window_consumer.cli.output import FOUND, OK, explain
+from window_consumer.cli.output import FOUND, OK, application_output, explain
 from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig, effective_kafka
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.kafka import settings
@@ -96,7 +96,8 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
     formatter = set_up("text", "warning")
     if for_s < _SHORTEST_S:
         raise UsageError(f"--for: at least {_SHORTEST_S:g}s, rates need some time")
-    app = None if application is None else load_app(application)
+    with application_output():
+        app = None if application is None else load_app(application)
     loaded = load_without_handlers(config, app, overrides, features)
     formatter.mask = mask = Mask(loaded.secrets)
     try:

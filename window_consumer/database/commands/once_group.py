@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from window_consumer.cli import options as common
-from window_consumer.cli.output import OK, WRONG_USAGE, explain, print_error
+from window_consumer.cli.output import OK, WRONG_USAGE, application_output, explain, print_error
 from window_consumer.database.feature import has_once
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
@@ -80,7 +80,8 @@ def _databases(
     application: str, config: Path, overrides: tuple[str, ...]
 ) -> tuple[list[Any], AppPlan]:
     """Return the databases of the application's handlers with once; raises UsageError."""
-    plan = load_app(application).plan(config, overrides=overrides)
+    with application_output():
+        plan = load_app(application).plan(config, overrides=overrides)
     if not has_once(plan.workers):
         raise UsageError(f"{application}: no handler has once=")
     from window_consumer.database.once.startup import once_workers  # noqa: PLC0415 - SQLAlchemy is optional

@@ -18,7 +18,7 @@ from window_consumer.cli.options import (
     topics_named,
     workers_named,
 )
-from window_consumer.cli.output import explain
+from window_consumer.cli.output import application_output, explain
 from window_consumer.dlq.conditions import parse_where
 from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import DeadLetterSource
@@ -91,9 +91,11 @@ def source_of(options: dict[str, Any]) -> DeadLetterSource:
     topics = options["topics"]
     if options["bootstrap"] is None:
         application = options["application"]
+        with application_output():
+            app = None if application is None else load_app(application)
         return DeadLetterSource.of_config(
             options["config"] or Path("workers.yaml"),
-            app=None if application is None else load_app(application),
+            app=app,
             workers=options["workers"],
             topics=topics,
             overrides=options["overrides"],

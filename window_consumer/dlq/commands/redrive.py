@@ -13,7 +13,7 @@ from attrs import define, field
 
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
-from window_consumer.cli.output import FAILED, INTERRUPTED, OK, explain
+from window_consumer.cli.output import FAILED, INTERRUPTED, OK, application_output, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config import Mask
 from window_consumer.dlq.commands.options import WHERE
@@ -87,7 +87,8 @@ def redrive_command(**options: Any) -> int:
     """
     formatter = set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
-    app = load_app(options["application"]) if options["application"] else None
+    with application_output():
+        app = load_app(options["application"]) if options["application"] else None
     request = RedriveRequest(
         to_source=options["to_source"],
         where=options["where"],

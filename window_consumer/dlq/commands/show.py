@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from window_consumer.cli.output import application_output
 from window_consumer.config import MaskRules
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options
 from window_consumer.dlq.dead_letter import DeadLetter
@@ -64,7 +65,8 @@ def show_command(
     def action(source: DeadLetterSource, topics: DeadLetterTopics) -> int:
         *others, letter = topics.find(name)
         if test:
-            app = load_app(options["application"])
+            with application_output():
+                app = load_app(options["application"])
             module, _, attribute = options["application"].partition(":")
             spec = handler_for(letter, app, handler)
             text = as_test(topics.whole(letter), module, attribute or "app", spec)

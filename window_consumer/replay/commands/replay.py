@@ -13,7 +13,7 @@ import click
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
 from window_consumer.cli.options import topics_named
-from window_consumer.cli.output import FAILED, INTERRUPTED, OK, explain
+from window_consumer.cli.output import FAILED, INTERRUPTED, OK, application_output, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config import Mask
 from window_consumer.model.errors import UsageError, WindowConsumerError
@@ -108,7 +108,8 @@ def replay_command(**options: Any) -> int:
     formatter = set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     request = _request(options)
-    app = load_app(options["application"]) if options["application"] else None
+    with application_output():
+        app = load_app(options["application"]) if options["application"] else None
     loaded = load_without_handlers(
         options["config"], app, options["overrides"], options["features"]
     )

@@ -12,7 +12,7 @@ import click
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import topics_named
-from window_consumer.cli.output import OK, explain
+from window_consumer.cli.output import OK, application_output, explain
 from window_consumer.config import Mask
 from window_consumer.model.errors import UsageError, WindowConsumerError
 from window_consumer.model.record import TopicPartition
@@ -60,7 +60,8 @@ def rewind_command(**options: Any) -> int:
     """
     formatter = set_up("text", "warning")
     target = _target(options["places"])
-    app = load_app(options["application"]) if options["application"] else None
+    with application_output():
+        app = load_app(options["application"]) if options["application"] else None
     loaded = load_without_handlers(
         options["config"], app, options["overrides"], options["features"]
     )

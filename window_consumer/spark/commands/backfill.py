@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final
 import click
 from attrs import frozen
 
-from window_consumer.cli.output import INTERRUPTED, OK, duration, explain, print_json, print_result
+from window_consumer.cli.output import (
+    INTERRUPTED,
+    OK,
+    application_output,
+    duration,
+    explain,
+    print_json,
+    print_result,
+)
 from window_consumer.cli.signals import Signals
 from window_consumer.config.cores import usable_cores
 from window_consumer.kafka.topic_reader import TopicReader
@@ -115,7 +123,8 @@ class BackfillOptions:
 
 def backfill(asked: BackfillOptions) -> int:
     """Run a backfill; return the exit code."""
-    app = load_app(asked.application)
+    with application_output():
+        app = load_app(asked.application)
     only = [asked.worker] if asked.worker else []
     plan = app.plan(asked.config, only=only, overrides=asked.overrides, for_cluster=True)
     try:
