@@ -91,6 +91,33 @@ def test_a_topic_with_a_higher_weight_runs_first(shop: FairShop) -> None:
     assert sum(each.startswith("orders") for each in called[:100]) <= 2
 
 
+@pytest.mark.parametrize(("at_most", "most"), [(2, 2), ("25%", 8)])
+def test_a_number_bounds_a_class_that_is_alone_and_a_percentage_does_not(
+    shop: FairShop, at_most: int | str, most: int
+) -> None:
+    shop.send("a", 40)
+    app, gate = App("shop"), Event()
+    running, peaks, done = set[int](), list[int](), list[int]()
+
+    @app.handler("orders")
+    def charge(record: Record) -> None:
+        running.add(record.offset)
+        peaks.append(len(running))
+        if len(running) == most:
+            gate.set()
+        gate.wait(WAIT_S)
+        time.sleep(0.002)
+        running.discard(record.offset)
+        done.append(record.offset)
+
+    worker = {"group": "g", "concurrency": 8, "fair": {"by": TENANT, "at_most": at_most}}
+    content = {"kafka": kafka_of(shop.broker), "workers": {"charge": worker}}
+    shop.file.write_text(yaml.safe_dump(content))
+    with app.start(shop.file, start_timeout=WAIT_S):
+        wait_until(lambda: len(done) == 40, WAIT_S, "all calls")
+    assert max(peaks) == most
+
+
 def test_retries_in_levels_belong_to_the_class_of_their_record(shop: FairShop) -> None:
     shop.send("a", 30)
     app = App("shop")
