@@ -21,8 +21,8 @@ TENANT = "header('tenant')"
 
 
 def in_windows(running: Running) -> int:
-    partitions = running.snapshots()["charge"].partitions
-    return sum(each.open for each in partitions)
+    worker = running.snapshots().get("charge")
+    return 0 if worker is None else sum(each.open for each in worker.partitions)
 
 
 class FairShop:
@@ -116,6 +116,27 @@ def test_a_number_bounds_a_class_that_is_alone_and_a_percentage_does_not(
     with app.start(shop.file, start_timeout=WAIT_S):
         wait_until(lambda: len(done) == 40, WAIT_S, "all calls")
     assert max(peaks) == most
+
+
+def test_the_class_beyond_ten_thousand_joins_those_without_one(shop: FairShop) -> None:
+    count = 10_001
+    tenants = [b"t%d" % at for at in range(count)]
+    shop.broker.fill("orders", [NewRecord(each, b"", [("tenant", each)]) for each in tenants])
+    app, gate = App("shop"), Event()
+
+    @app.handler("orders")
+    def charge(_: Record) -> None:
+        gate.wait(WAIT_S)
+
+    worker = {"group": "g", "concurrency": 2, "fair": {"by": TENANT}}
+    content = {"kafka": kafka_of(shop.broker), "workers": {"charge": worker}}
+    shop.file.write_text(yaml.safe_dump(content))
+    with app.start(shop.file, start_timeout=WAIT_S) as running:
+        wait_until(lambda: in_windows(running) == count, WAIT_S, "all records are there")
+        shares = running.snapshots()["charge"].shares
+        assert shares is not None
+        assert shares.overflow == 1
+        gate.set()
 
 
 def test_retries_in_levels_belong_to_the_class_of_their_record(shop: FairShop) -> None:
