@@ -353,8 +353,8 @@ def test_layers_stand_in_the_order_of_their_places(form: CallForm, tmp_path: Pat
     it.add(name="second", when=lambda _record: True)
     it.behave = lambda _given: it.log.append("handler")
     it.outcome(it.call(layers), it.given())
-    outer, inner = ["SPANS", "EXPIRY"], ["ONCE second", "MIDDLEWARE second", "DECODING second"]
-    names = outer + inner
+    inner = ("ONCE", "MIDDLEWARE", "VALUES", "DECODING")
+    names = ["SPANS", "EXPIRY", *(f"{each} second" for each in inner)]
     ends = [f"< {name}" for name in reversed(names)]
     assert it.log == [*(f"> {name}" for name in names), "handler", *ends]
 
