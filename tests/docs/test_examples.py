@@ -61,12 +61,16 @@ class InvalidOrder(Exception):
 
 FRAMEWORK_PAGES = [ROOT / "docs" / name for name in ("django.md", "fastapi.md", "flask.md")]
 """Pages with whole applications, which tests/docs/test_frameworks.py runs."""
-FOLLOWED = [*(ROOT / "docs/tutorial").glob("*.md"), *(ROOT / "docs/migration").glob("*.md")]
-"""Pages that tests of their own follow from beginning to end."""
+FOLLOWED = [*(ROOT / "docs/tutorial").glob("*.md")]
+"""Pages that tests/docs/test_tutorial.py follows from beginning to end."""
 TESTED_ELSEWHERE = {*FRAMEWORK_PAGES, *FOLLOWED}
 WITH_YAML = [page for page in PAGES if blocks(page, "yaml") and page not in TESTED_ELSEWHERE]
 WITHOUT_APPLICATION = [ROOT / "docs/push.md", ROOT / "docs/sqs.md"]
-WITH_FILES = {ROOT / "docs/celery.md": "handlers:app", ROOT / "docs/faststream.md": "worker:app"}
+MIGRATION = [*(ROOT / "docs/migration").glob("*.md")]
+WITH_FILES = {
+    **dict.fromkeys([ROOT / "docs/celery.md", *MIGRATION], "handlers:app"),
+    ROOT / "docs/faststream.md": "worker:app",
+}
 """Pages whose blocks are files, and where their application is."""
 LOGIN = ROOT / "docs/login.md"
 """Its blocks are sections `kafka`, for any worker."""
