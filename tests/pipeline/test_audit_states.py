@@ -17,7 +17,7 @@ from tests.pipeline.test_audit import history
 from window_consumer.audit import balance as audit_balance
 from window_consumer.audit.count import WRITTEN, AuditCount, CountTier, encode
 from window_consumer.audit.spark import counts as audit
-from window_consumer.audit.spark.findings import Rules, findings
+from window_consumer.audit.spark.findings import Rules, bucket_findings
 from window_consumer.audit.states import State
 from window_consumer.spark import tables
 
@@ -114,7 +114,7 @@ def test_states_are_as_the_counts_came(
     rules = Rules(now_ms=NOON_MS + MINUTES * MINUTE_MS + 999, grace_ms=grace_ms)
     found = {
         (row.topic, row.group, row.bucket_ms): (row.state, row.was_reopened)
-        for row in findings(judged, rules).collect()
+        for row in bucket_findings(judged, rules).collect()
     }
     should = expected(reported, rules)
     assert found == should

@@ -16,13 +16,13 @@ from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import CountTier
 from window_consumer.audit.metrics import METRICS, AuditFigures
 from window_consumer.audit.process_audit import Audit, AuditSettings
+from window_consumer.audit.shipper import NEEDS
 from window_consumer.audit.sink import CountingSink, CountingWriter
 from window_consumer.config import Config
 from window_consumer.config.options import Section
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.log_writer import LogWriter
-from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, Sink
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from window_consumer.audit.page import AuditPages
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
-
-_NEEDS: Final = EventNeeds("wc-audit", "all")
 
 _COMMANDS: Final = {CountTier.REDRIVEN: "redrive", CountTier.REPLAYED: "replay"}
 """Those that write copies beside the workers."""
@@ -64,7 +62,7 @@ class RunningAudit(RunningFeature):
         topic = audit_topic(plan.config)
         topic.prepare(plan, prepared, LogEvent.AUDIT_TOPIC_MISSING)
         rules = settings_of(plan.config.section(AuditConfig), Path(plan.file), self._application)
-        self._audit = begun(rules, partial(topic.writer, plan, prepared, _NEEDS))
+        self._audit = begun(rules, partial(topic.writer, plan, prepared, NEEDS))
         try:
             yield
         finally:
@@ -152,7 +150,7 @@ class AuditFeature(Feature):
             return
         clients, group = target.clients, target.group
         access = (clients.log, clients.oauth_token)
-        make = partial(EventWriter, clients.producer, _NEEDS, config.topic, *access)
+        make = partial(EventWriter, clients.producer, NEEDS, config.topic, *access)
         tier = CountTier(target.becomes)
         command = _COMMANDS[tier]
         with Audit(settings_of(config, target.loaded.file, command), make) as audit:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from window_consumer.audit.count import FORMAT
 from window_consumer.audit.journal import SAY_AGAIN_S, segments
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble, own_logger
@@ -27,6 +31,17 @@ bucket among them become one message.
 
 DEADLINE_S: Final = 10.0
 """For the acks of one batch: the waiting thread also writes producers' counts."""
+
+
+NEEDS: Final = EventNeeds("wc-audit", "all")
+
+
+def to_topic(properties: Mapping[str, Any], topic: str = "wc.audit") -> Callable[[], SegmentOutlet]:
+    """Return what an ``Audit`` ships its counts with: producers of this topic, which must exist.
+
+    ``properties`` are those of a Kafka client.
+    """
+    return partial(EventWriter, properties, NEEDS, topic, ClientLog(_LOG))
 
 
 class Shipper(SegmentShipper):

@@ -66,7 +66,7 @@ class Rules:
     called lost."""
 
 
-def findings(
+def bucket_findings(
     judged: DataFrame,
     rules: Rules,
     caught_up: DataFrame | None = None,

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from window_consumer.audit.count import SUB_BUCKETS, CountTier
 from window_consumer.audit.spark.counts import effective
 from window_consumer.audit.spark.coverage import PLACE, holes
-from window_consumer.audit.spark.findings import Rules, findings
+from window_consumer.audit.spark.findings import Rules, bucket_findings
 from window_consumer.audit.spark.partition_totals import UNKNOWN, aligned, sides
 from window_consumer.audit.spark.schema import AUDIT_COUNTS
 from window_consumer.model.errors import UsageError
@@ -200,7 +200,7 @@ def report(
     """Return the report on counts (``AUDIT_COUNTS``); they are kept on disk meanwhile."""
     judged = _kept(effective(rows.drop(*_NOT_ASKED)))
     asked = (F.col("bucket_ms") + F.col("length_ms") > scope.since_ms) | (F.col("bucket_ms") == 0)
-    found = findings(judged, rules, caught_up, held).where(asked)
+    found = bucket_findings(judged, rules, caught_up, held).where(asked)
     took = latencies(judged.where(asked))
 
     def explain(bucket_ms: int) -> DataFrame:
