@@ -41,6 +41,7 @@ page is made from the docstrings: `python -m docs.api_reference`.
 
 """
 
+_STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 _WIDTH = 90
 _COMMA = re.compile(r", (?=\*|\w+: |\w+ = )")
 """Between parameters, and not within a type."""
@@ -134,7 +135,7 @@ def signature(of: Any) -> str:
 
 
 def _parameter(of: inspect.Parameter) -> str:
-    stars = {of.VAR_POSITIONAL: "*", of.VAR_KEYWORD: "**"}.get(of.kind, "")
+    stars = _STARS.get(of.kind.name, "")
     kind = "" if of.annotation is of.empty else f": {_type(of.annotation)}"
     if of.default is of.empty:
         return f"{stars}{of.name}{kind}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import api_reference, command_reference
+from docs import api_reference, command_reference, concept_pictures
 from tests.docs.pages import PAGES, ROOT, blocks
 
 FOR_CONTRIBUTORS = {ROOT / "docs/adding-a-feature.md", ROOT / "CONTRIBUTING.md"}
@@ -79,3 +79,12 @@ def test_inner_modules_and_names_are_noticed() -> None:
     )
     found = {("window_consumer.model.record", "Record"), ("window_consumer", "Apps")}
     assert not_public(source) == found
+
+
+@pytest.mark.parametrize("name", concept_pictures.PICTURES)
+def test_drawings_are_drawn_by_their_source(name: str) -> None:
+    drawn = concept_pictures.PICTURES[name]()
+    committed = (concept_pictures.IMAGES / name).read_text("utf-8")
+    assert committed == drawn, "stale: python -m docs.concept_pictures"
+    assert "prefers-color-scheme: dark" in drawn
+    assert any(f"(images/{name})" in page.read_text("utf-8") for page in PAGES)
