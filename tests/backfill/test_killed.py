@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from tests.commands import Command, Commands
-from tests.pipeline.conftest import QUICK
+from tests.pipeline.conftest import INTERPRETED, QUICK
 from tests.waiting import wait_until
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -49,7 +49,7 @@ def fill(bootstrap: str, topic: str) -> None:
     for number in range(RECORDS):
         value = b"exit" if number == RECORDS - 1 else b"fine"
         producer.produce(topic, value, b"k%d" % number, partition=number % 2)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 def calls(directory: Path, but: Places | None = None) -> Places:
@@ -106,7 +106,7 @@ def test_a_backfill_that_is_killed_goes_on_where_it_was(
     }
     commands.configure(config)
     given = ["backfill", "shop:app", "--topic", topic, "--chunk", str(CHUNK)]
-    for key, value in QUICK.items():
+    for key, value in (QUICK | INTERPRETED).items():
         given += ["--spark", f"{key}={value}"]
     directory = commands.directory
     gate = directory / "gate"

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pyspark
 from attrs import define, field
 
 from tests.waiting import wait_until
+from window_consumer.spark import class_archive
 
 DEADLINE_S = 600.0
 BIN = Path(pyspark.__path__[0], "bin")
@@ -25,7 +26,6 @@ ENVIRONMENT = {
     **os.environ,
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
     "PYSPARK_PYTHON": sys.executable,
 }
 
@@ -35,14 +35,20 @@ class Cluster:
     """A master and its workers, as processes of this machine."""
 
     directory: Path
+    connectors: Sequence[Path]
     master: str = ""
     processes: list[subprocess.Popen[bytes]] = field(factory=list)
 
     def start(self, name: str, *arguments: str) -> None:
+        environment = {
+            **ENVIRONMENT,
+            "SPARK_DAEMON_CLASSPATH": self.class_path,
+            "SPARK_DAEMON_JAVA_OPTS": self.java_options,
+        }
         with (self.directory / "said").open("ab") as said:
             process = subprocess.Popen(
                 [BIN / "spark-class", f"org.apache.spark.deploy.{name}", *arguments],
-                env=ENVIRONMENT,
+                env=environment,
                 start_new_session=True,
                 stdout=said,
                 stderr=said,
@@ -50,13 +56,25 @@ class Cluster:
         self.processes.append(process)
 
     @property
+    def class_path(self) -> str:
+        """The jars that precede Spark's own where the archive of classes was made."""
+        return os.pathsep.join(map(str, self.connectors))
+
+    @property
+    def java_options(self) -> str:
+        """Options of short-lived processes, which start from the archive of classes."""
+        return f"{SHORT_LIVED} {class_archive.options(self.connectors)}"
+
+    @property
     def properties(self) -> dict[str, str]:
         """Spark's properties for drivers of this cluster."""
         return {
             "spark.driver.host": "127.0.0.1",
             "spark.executor.memory": "600m",
-            "spark.executor.extraJavaOptions": f"{SHORT_LIVED} -Dof={self.directory}",
-            "spark.driver.extraJavaOptions": SHORT_LIVED,
+            "spark.executor.extraClassPath": self.class_path,
+            "spark.executor.extraJavaOptions": f"{self.java_options} -Dof={self.directory}",
+            "spark.driver.extraClassPath": self.class_path,
+            "spark.driver.extraJavaOptions": self.java_options,
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
@@ -82,9 +100,9 @@ class Cluster:
 
 
 @contextmanager
-def standalone(directory: Path) -> Iterator[Cluster]:
+def standalone(directory: Path, connectors: Sequence[Path]) -> Iterator[Cluster]:
     """A master and two workers with a core each."""
-    cluster = Cluster(directory)
+    cluster = Cluster(directory, connectors)
     host = ["--host", "127.0.0.1", "--webui-port", "0"]
     with ExitStack() as running:
         running.callback(_end, cluster)

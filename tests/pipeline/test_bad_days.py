@@ -22,7 +22,7 @@ from tests import topics
 from tests.commands import Command, Commands
 from tests.conftest import MakeTopic
 from tests.pipeline import here
-from tests.pipeline.conftest import QUICK
+from tests.pipeline.conftest import INTERPRETED, QUICK
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from tests.waiting import wait_until
 from window_consumer.testing.real_kafka import RealKafka
@@ -84,7 +84,8 @@ def outage(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         admin = AdminClient({"bootstrap.servers": own.bootstrap, "log_level": 0})
         topics.make(admin, NewTopic(EVENTS, 1, 1))
         write(own.bootstrap, EVENTS, [batch(sequence) for sequence in range(3)])
-        file = configured(directory, own.bootstrap, EVENTS, spark={"properties": QUICK})
+        spark = {"properties": QUICK | INTERPRETED}
+        file = configured(directory, own.bootstrap, EVENTS, spark=spark)
         running = commands.start("pipeline", "run", "trace", "--every", "1s")
         wait_until(lambda: has(running, file, 300), DEADLINE_S, "all is in the table")
         said_before = len(running.said)

@@ -26,8 +26,8 @@ from window_consumer.testing.real_kafka import RealKafka
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with standalone(tmp_path_factory.mktemp("cluster")) as cluster:
+def workers(tmp_path_factory: pytest.TempPathFactory, connectors: list[Path]) -> Iterator[Cluster]:
+    with standalone(tmp_path_factory.mktemp("cluster"), connectors) as cluster:
         yield cluster
 
 
@@ -76,7 +76,11 @@ def test_two_workers_one_of_which_loses_its_executor_count_nothing_twice(
             BIN / "spark-submit",
             *("--master", cluster.master, "--jars", connectors),
             *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=600m"),
-            *("--driver-java-options", SHORT_LIVED, "--total-executor-cores", "1"),
+            # Only the driver has the connectors in its class path: executors get them from it.
+            *("--driver-class-path", cluster.class_path),
+            *("--driver-java-options", cluster.java_options, "--total-executor-cores", "1"),
+            *("--conf", f"spark.executor.extraJavaOptions={SHORT_LIVED}"),
+            *("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false"),
             window_consumer.__main__.__file__,
             *run,
         ],
@@ -122,7 +126,7 @@ def fill(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(RECORDS):
         producer.produce(topic, b"fine", b"k%d" % number, partition=number % 2)
-    assert producer.flush(60) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 def calls(directory: Path) -> dict[str, Counter[tuple[int, int]]]:
