@@ -75,6 +75,7 @@ STEPS = st.lists(
         st.tuples(st.just("take"), st.integers(1, 5)),
         st.tuples(st.just("ack"), st.integers(0, 3)),
         st.tuples(st.just("flush"), st.just(0)),
+        st.tuples(st.just("decode"), st.integers(1, 200)),
     ),
     max_size=60,
 )
@@ -104,6 +105,8 @@ def test_each_record_is_taken_once_and_never_early(steps: list[tuple[str, int]])
                 del waiting[done.offset]
             elif what == "flush":
                 wheel.flush()
+            elif what == "decode":
+                wheel.decode_ahead(now, number)
             assert len(files) <= 2
             assert wheel.lowest == min(waiting, default=None)
             for second in wheel.over(now):
@@ -133,6 +136,24 @@ def test_a_slot_that_is_loaded_ahead_lets_an_earlier_second_go_first(tmp_path: P
     wheel.add(record(2, BEGIN_MS + 2000))
     assert taken(wheel, BEGIN_MS + 1710) == [1]
     assert taken(wheel, BEGIN_MS + 2010) == [0, 2]
+
+
+def test_records_that_were_decoded_ahead_go_out_in_the_same_order(tmp_path: Path) -> None:
+    wheel = wheel_in(tmp_path)
+    for offset, ms in enumerate([900, 0, 500, 9, 501]):
+        wheel.add(record(offset, BEGIN_MS + ms))
+    early = BEGIN_MS - 400
+    assert wheel.decode_ahead(BEGIN_MS - 600, 10_000) == 0, "the slot is not loaded yet"
+    first = wheel.decode_ahead(early, 1)
+    assert wheel.decoded_bytes == first > 0
+    assert wheel.decode_ahead(early, 10_000) == 4 * first
+    assert wheel.decode_ahead(early, 10_000) == 0
+    wheel.add(record(5, BEGIN_MS + 5))
+    assert taken(wheel, early) == []
+    assert taken(wheel, BEGIN_MS + 9, 2) == [1, 3]
+    assert wheel.decoded_bytes == 3 * first
+    assert taken(wheel, BEGIN_MS + 2000) == [5, 2, 4, 0]
+    assert wheel.decoded_bytes == 0
 
 
 def test_a_second_has_fired_when_all_of_it_is_acked(tmp_path: Path) -> None:

@@ -9,64 +9,26 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from attrs import define, field
 
+from window_consumer.delay.wheel.loaded_slot import LoadedSlot
 from window_consumer.delay.wheel.offsets import OffsetSet
 from window_consumer.delay.wheel.slot_files import OpenFiles, SlotFiles
-from window_consumer.delay.wheel.waiting_record import DamagedError, WaitingRecord, decode, encode
+from window_consumer.delay.wheel.waiting_record import DamagedError, WaitingRecord, encode
 from window_consumer.model.offset_ranges import Ranges, united
 
 SLOTS: Final = 7200
 """Slots of a second each: what is further away passes through levels first."""
 
 HORIZON_MS: Final = SLOTS * 1000
-_STEP_MS: Final = 10
 _AHEAD_MS: Final = 500
 """How early a slot is loaded: its second is for sending."""
 
-_LENGTH_BITS: Final = 28
-"""Of a place in a file: records are smaller than 256 MiB, files than 64 GiB."""
-
 _MOST_DELIVERED: Final = 2000
 """Each is a range in the commit as a rule: more of them would not fit."""
-_LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
-
-
-@define
-class _Step:
-    """Places of records that are due within some milliseconds, in the order of the file."""
-
-    places: array[int] = field(factory=lambda: array("Q"))
-    next: int = 0
-
-
-@define
-class _Loaded:
-    """The slot of the second that fires: the places of its records, by due time."""
-
-    second: int
-    steps: dict[int, _Step] = field(factory=dict)
-    count: int = 0
-    """The records of its file."""
-
-    def add(self, due_ms: int, at: int, length: int) -> None:
-        self.count += 1
-        step = self.steps.setdefault(due_ms % 1000 // _STEP_MS, _Step())
-        step.places.append(at << _LENGTH_BITS | length)
-
-    def places(self, wall_ms: float) -> Iterator[tuple[int, int]]:
-        """Yield the places of what is due, which are then taken."""
-        due = int(wall_ms + 1 - self.second * 1000) // _STEP_MS
-        while self.steps and (number := min(self.steps)) < due:
-            step = self.steps[number]
-            while step.next < len(step.places):
-                place = step.places[step.next]
-                step.next += 1
-                yield place >> _LENGTH_BITS, place & _LENGTH_MASK
-            del self.steps[number]
 
 
 @define
@@ -97,7 +59,7 @@ class Wheel:
         """A heap of the seconds with slots that are not loaded."""
         self._counts: dict[int, int] = {}
         """How many records each slot's file has, in slots that are not loaded."""
-        self._loaded: _Loaded | None = None
+        self._loaded: LoadedSlot | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -164,8 +126,7 @@ class Wheel:
             if loaded is None or wall_ms < loaded.second * 1000:
                 break
             taken = self._taken.setdefault(loaded.second, _Taken())
-            for at, length in loaded.places(wall_ms):
-                record = decode(self._files.read(loaded.second, at, length))
+            for record in loaded.take_due(wall_ms):
                 # A record that Kafka delivered twice is in the file twice.
                 if record.offset in self._waiting and record.offset not in self._in_flight:
                     self._in_flight.add(record.offset)
@@ -178,18 +139,31 @@ class Wheel:
             self._closed, self._loaded = loaded.second, None
         return found
 
-    def _load(self, wall_ms: float) -> _Loaded | None:
+    def decode_ahead(self, wall_ms: float, most_bytes: int) -> int:
+        """Decode records of the slot that is loaded; return their bytes, 0 if there are none.
+
+        What is due is then at hand: its second is for sending. Raises DamagedError as ``due``.
+        """
+        loaded = self._load(wall_ms)
+        return 0 if loaded is None else loaded.decode_ahead(most_bytes)
+
+    @property
+    def decoded_bytes(self) -> int:
+        """The bytes of records that were decoded and not taken."""
+        return 0 if self._loaded is None else self._loaded.decoded_bytes
+
+    def _load(self, wall_ms: float) -> LoadedSlot | None:
         if self._loaded is None and self._seconds:
             second = self._seconds[0]
             if second * 1000 <= wall_ms + _AHEAD_MS:
-                self._loaded = _Loaded(heapq.heappop(self._seconds))
+                self._loaded = LoadedSlot(self._files, heapq.heappop(self._seconds))
                 for place in self._files.load(second):
                     self._loaded.add(place.due_ms, place.at, place.length)
                 if self._loaded.count != self._counts.pop(second):
                     raise DamagedError
         return self._loaded
 
-    def _put_back(self, loaded: _Loaded) -> None:
+    def _put_back(self, loaded: LoadedSlot) -> None:
         """Unload a slot that has not begun, as an earlier second has got its first record."""
         self._counts[loaded.second] = loaded.count
         heapq.heappush(self._seconds, loaded.second)

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from attrs import define, field
 
@@ -24,11 +24,19 @@ from window_consumer.model.protocols import Clock, Commit, Copy, Sink
 from window_consumer.model.record import TopicPartition
 from window_consumer.model.record_identity import id_text
 
+T = TypeVar("T")
+
 MOST_IN_FLIGHT: Final = 20_000
 """Records that were sent and have no ack: they are in memory, as in a full window."""
 
 _MOST_AT_ONCE: Final = 1000
 """Some 10 ms: commits and new records must not wait for longer."""
+
+_MOST_DECODED: Final = 16 * 1024**2
+"""Bytes of records that are decoded before they are due; as objects they take five times that."""
+
+_DECODED_AT_ONCE: Final = 128 * 1024
+"""For each partition: some milliseconds, as above."""
 
 _STEP_S: Final = 0.005
 _SAVE_S: Final = 2.0
@@ -78,6 +86,8 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
         self._files = OpenFiles() if files is None else files
         self._failed: deque[tuple[float, TopicPartition, _Sent]] = deque()
         self._in_flight = 0
+        self._decodes = False
+        """Records were decoded ahead, and others may follow."""
         self.cancelled = 0
         """How many records were cancelled, since somebody has counted them."""
 
@@ -140,11 +150,14 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
         self._send_again(sending, now, wall_ms)
         if sending.check.wait_s():
             return  # one that is due may be cancelled
+        sends = False
         for folder in self._open.values():
             if not len(folder.wheel):
                 continue
             room = min(_MOST_AT_ONCE, MOST_IN_FLIGHT - self._in_flight - len(self._failed))
-            for record in _due(folder, wall_ms, room) if room > 0 else ():
+            due = partial(folder.wheel.due, wall_ms, room)
+            for record in _or_discard(folder, due) if room > 0 else ():
+                sends = True
                 mark = mark_of(id_text(record.record_id))
                 if sending.check.is_cancelled(mark, partial(int, record.due_ms)):
                     self._in_flight += 1
@@ -152,6 +165,19 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
                 else:
                     self._send(sending, _Sent(folder, record), wall_ms)
                     sending.check.cancellations.delivered(mark)
+        self._decodes = not sends and self._decode_ahead(wall_ms)
+
+    def _decode_ahead(self, wall_ms: float) -> bool:
+        """Decode some records of the next second; return whether there were any."""
+        decoded = sum(folder.wheel.decoded_bytes for folder in self._open.values())
+        found = False
+        for folder in self._open.values():
+            most = min(_DECODED_AT_ONCE, _MOST_DECODED - decoded)
+            if most > 0 and len(folder.wheel):
+                done = _or_discard(folder, partial(folder.wheel.decode_ahead, wall_ms, most))
+                decoded += done
+                found = found or done > 0
+        return found
 
     def _send(self, sending: DueSending, sent: _Sent, wall_ms: float) -> None:
         copy = sent.record.copy
@@ -206,7 +232,7 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
 
     def next_due(self, now: float) -> float:
         """Return when ``fire`` should be called again."""
-        if self._in_flight or self._failed:
+        if self._in_flight or self._failed or self._decodes:
             return now + _STEP_S
         if self.sending is None:
             return math.inf
@@ -216,9 +242,10 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
         return math.inf if first is None else now + max(_STEP_S, (first - wall_ms) / 1000)
 
 
-def _due(folder: WheelFolder, wall_ms: float, most: int) -> Sequence[WaitingRecord]:
+def _or_discard(folder: WheelFolder, read: Callable[[], T]) -> T:
+    """Return what is read from a wheel; discard its files if one of them is damaged."""
     try:
-        return folder.wheel.due(wall_ms, most)
+        return read()
     except DamagedError as error:
         folder.discard()
         raise WorkerStoppedError(

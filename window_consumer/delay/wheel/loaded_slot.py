@@ -1,0 +1,88 @@
+"""The slot whose second comes next: where its records are, by due time, and the first of them.
+
+To decode a record takes a quarter of the time that sending one does. It is done before the second
+begins, as far as memory allows: the second is for sending.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from attrs import define, field
+
+from window_consumer.delay.wheel.slot_files import SlotFiles
+from window_consumer.delay.wheel.waiting_record import WaitingRecord, decode
+
+_STEP_MS: Final = 10
+
+_LENGTH_BITS: Final = 28
+"""Of a place in a file: records are smaller than 256 MiB, files than 64 GiB."""
+
+_LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
+
+
+@define
+class _Step:
+    """Places of records that are due within some milliseconds, in the order of the file."""
+
+    places: array[int] = field(factory=lambda: array("Q"))
+    next: int = 0
+    """The first place that was not taken."""
+    decoded: deque[WaitingRecord] = field(factory=deque)
+    """The records of the places from ``next`` on, as many as were decoded."""
+
+
+@define
+class LoadedSlot:
+    """The records of one second by due time. Owner: that of the wheel."""
+
+    files: SlotFiles
+    second: int
+    steps: dict[int, _Step] = field(factory=dict)
+    count: int = 0
+    """The records of its file."""
+    decoded_bytes: int = 0
+    """The bytes of records that were decoded and not taken."""
+
+    def add(self, due_ms: int, at: int, length: int) -> None:
+        """Add the place of a record."""
+        self.count += 1
+        step = self.steps.setdefault(due_ms % 1000 // _STEP_MS, _Step())
+        step.places.append(at << _LENGTH_BITS | length)
+
+    def take_due(self, wall_ms: float) -> Iterator[WaitingRecord]:
+        """Yield what is due, which is then taken; raises DamagedError."""
+        due = int(wall_ms + 1 - self.second * 1000) // _STEP_MS
+        while self.steps and (number := min(self.steps)) < due:
+            step = self.steps[number]
+            while step.next < len(step.places):
+                place = step.places[step.next]
+                step.next += 1
+                if step.decoded:
+                    self.decoded_bytes -= place & _LENGTH_MASK
+                    yield step.decoded.popleft()
+                else:
+                    yield self._read(place)
+            del self.steps[number]
+
+    def decode_ahead(self, most_bytes: int) -> int:
+        """Decode the next records that are not decoded yet, about so many bytes of them.
+
+        Returns the bytes; raises DamagedError.
+        """
+        done = 0
+        for number in sorted(self.steps):
+            step = self.steps[number]
+            for place in step.places[step.next + len(step.decoded) :]:
+                if done >= most_bytes:
+                    break
+                step.decoded.append(self._read(place))
+                done += place & _LENGTH_MASK
+        self.decoded_bytes += done
+        return done
+
+    def _read(self, place: int) -> WaitingRecord:
+        return decode(self.files.read(self.second, place >> _LENGTH_BITS, place & _LENGTH_MASK))
