@@ -76,6 +76,18 @@ def test_a_handlers_changes_its_id_and_its_results_are_one_transaction(shop: Dja
     ]
 
 
+def test_the_connections_of_slots_are_closed_when_the_worker_has_stopped(
+    in_django_postgres: DjangoShop,
+) -> None:
+    shop, used = in_django_postgres, set[Any]()
+    shop.behave = lambda _order: used.add(connections[shop.alias].connection)
+    shop.fill("a", "b", ids=("1", "2"))
+    with shop.start(concurrency=2, **QUICK) as running:
+        wait_until(lambda: running.counters["place"].finished == 2)
+        assert not all(each.closed for each in used), "they are kept between calls"
+    wait_until(lambda: used and all(each.closed for each in used))
+
+
 def test_a_row_is_committed_with_the_changes_or_not_at_all(shop: DjangoShop) -> None:
     with transaction.atomic(shop.alias):
         models.Order.objects.using(shop.alias).create(value="a")

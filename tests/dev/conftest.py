@@ -25,7 +25,7 @@ app = App("shop")
 
 @app.handler("orders", group="shop", retry={"attempts": 1})
 def charge(order):
-    print("VERSION", order.text(), order.offset, flush=True)
+    print(f"VERSION {order.text()} {order.offset}\\n", end="", flush=True)  # in one piece
     if order.text() == "broken":
         raise ValueError("broken")
 """

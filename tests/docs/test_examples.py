@@ -114,7 +114,7 @@ def test_the_first_handler_runs_the_way_that_the_readme_says() -> None:
 
 def address_in(said: str) -> str:
     """Return where the embedded broker listens, as the command prints it."""
-    (address,) = re.findall(r"^.*? (127\.0\.0\.1:\d+)$", said, re.MULTILINE)
+    (address,) = re.findall(r"^(?:.*? )?(127\.0\.0\.1:\d+)$", said, re.MULTILINE)
     return str(address)
 
 

@@ -30,6 +30,10 @@ BUG: Final = "WC199"
 """The code of an error that is none of ours: a bug."""
 
 
+_PRINTED: Final = f"{__name__}.printed"
+"""Set in the context of a command that has printed its object."""
+
+
 def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
     """Run a command and return the exit code; user mistakes never show a traceback."""
     try:
@@ -107,11 +111,18 @@ def _is_json_asked() -> bool:
 
 
 def print_json(fields: Mapping[str, Any]) -> None:
-    """Print the JSON object of a command."""
+    """Print the JSON object of a command: stdout then gets no error."""
     click.echo(json.dumps(fields, indent=2))
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[_PRINTED] = True
 
 
 def _print_object(text: str, code: str) -> None:
+    """Print an error as an object, unless the command has printed its own: there is only one."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(_PRINTED):
+        return
     click.echo(json.dumps({"error": text, "code": code, "help": explained_at(code)}))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -68,14 +69,38 @@ def borrowed(alias: str, what: str) -> Iterator[sa.Connection]:
         yield lent
 
 
+class _Opened:
+    """The driver's connections of one thread by alias, which are closed when the thread ends.
+
+    Django leaves those with ``CONN_MAX_AGE: None`` to the garbage collector.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[str, Any] = {}
+
+    def __del__(self) -> None:
+        for connection in self.of.values():
+            with suppress(Exception):  # the driver cannot close what the server has closed
+                connection.close()
+
+
+_thread: Final = threading.local()
+
+
 def close_stale() -> None:
     """Close this thread's connections that are broken or too old, unless in a transaction.
 
-    Django's ``close_old_connections`` would close those, too.
+    Django's ``close_old_connections`` would close those, too. The others are closed when the
+    thread ends.
     """
+    opened: _Opened | None = getattr(_thread, "opened", None)
+    if opened is None:
+        opened = _thread.opened = _Opened()
     for each in connections.all(initialized_only=True):
         if not each.in_atomic_block:
             each.close_if_unusable_or_obsolete()
+        opened.of[each.alias] = each.connection
+    opened.of = {alias: open_ for alias, open_ in opened.of.items() if open_ is not None}
 
 
 def fresh_connections(record: Any, call_next: Callable[[Any], Any]) -> Any:

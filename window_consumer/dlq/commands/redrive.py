@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
@@ -13,7 +12,14 @@ from attrs import define, field
 
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
-from window_consumer.cli.output import FAILED, INTERRUPTED, OK, application_output, explain
+from window_consumer.cli.output import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    application_output,
+    explain,
+    print_json,
+)
 from window_consumer.cli.signals import Signals
 from window_consumer.config import Mask
 from window_consumer.dlq.commands.options import WHERE
@@ -151,7 +157,7 @@ def _run(jobs: Sequence[RedriveJob], features: FeatureList, *, as_json: bool) ->
                 report.run(signals.stop.is_set, features)
     finally:
         if as_json:
-            click.echo(json.dumps({"redrives": [each.as_json() for each in reports]}, indent=2))
+            print_json({"redrives": [each.as_json() for each in reports]})
         else:
             click.echo("\n".join(each.as_text() for each in reports) or "no dead letters")
     if not all(each.complete for each in reports):
