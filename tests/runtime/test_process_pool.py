@@ -46,6 +46,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.figures.stack_dump import ChildState
+from window_consumer.runtime.pools.processes.child_process import Child
 from window_consumer.runtime.pools.processes.child_slot import ProcessPoolRules
 from window_consumer.runtime.pools.processes.pool import ProcessPool
 
@@ -598,6 +599,16 @@ class Dealing:
         self.charged.update(slice_.seqs[index] for index in failed)
         self.submit([slice_.messages[index] for index in results.held])
         self.submit([slice_.messages[index] for index in failed])
+
+
+def test_the_stack_of_a_child_that_has_ended_is_empty_at_once() -> None:
+    """Its pipe is at its end, and readable for ever."""
+    stack, given = os.pipe()
+    os.close(given)
+    child = object.__new__(Child)
+    child._stack = stack
+    assert child.asked_frames(perf_counter() + DEADLINE_S) == []
+    os.close(stack)
 
 
 def test_each_record_runs_once_while_others_take_back_and_children_are_killed(

@@ -210,7 +210,10 @@ class Child:
             left_s = max(0.0, deadline - perf_counter())
             if not select.select([self._stack], [], [], left_s)[0]:
                 break
-            text += os.read(self._stack, 65536).decode("utf-8", "replace")
+            data = os.read(self._stack, 65536)
+            if not data:
+                break  # the child has ended: its pipe stays readable
+            text += data.decode("utf-8", "replace")
         found = map(_FRAME.fullmatch, text.splitlines())
         frames = [FrameSummary(each[1], int(each[2]), each[3]) for each in found if each]
         return frames[::-1]
