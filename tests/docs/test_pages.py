@@ -35,7 +35,8 @@ WITHOUT_LIMIT = {
 MOST_WORDS = 2_500
 
 PROGRAMS = {
-    *("cd", "curl", "export", "git", "kafka-topics.sh", "kill", "pip", "python", "rm", "touch")
+    *("cd", "curl", "docker", "export", "git", "kafka-topics.sh", "kill", "pip", "python", "rm"),
+    "touch",
 }
 """Of others, that readers have."""
 

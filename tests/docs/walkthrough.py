@@ -4,8 +4,9 @@
 - ``$ `` begins a command in a ``console`` block. The lines below it are its output, in this order;
   ``...`` stands for anything, also for lines that are not shown.
 - ``dev``, ``run`` and ``broker`` keep running in a terminal of their own. A ``text`` block is what
-  the latest of them prints from then on, and ``^C`` ends it.
-- ``pip`` installs nothing here.
+  the latest of them prints from then on. ``^C`` ends it, or ``^C  # in the first terminal`` the
+  oldest; the lines below are what that has printed last.
+- ``pip`` and ``docker`` do nothing here: what they bring is there.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ KEEP_RUNNING = {"broker", "dev", "run"}
 PATIENCE_S = 60.0
 """How long a command is repeated until it prints what the page shows."""
 PROGRAMS = {"curl", "kill", "rm", "touch"}
+PORTS = ("8081", "8082", "8090", "8092")
+"""Of the pages; each reader has others."""
 
 
 def free_port() -> int:
@@ -73,10 +76,12 @@ class Terminal:
     def _news(self) -> str:
         return self.log.read_text("utf-8", "replace")[self.read :]
 
-    def stop(self) -> None:
+    def stop(self, lines: list[str]) -> None:
+        """Press Ctrl-C; it has to end well, and to have printed these lines."""
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(DEADLINE_S)
         assert code == 0, self._news
+        assert shown_in(self._news, lines), f"{lines} not in {self._news}"
 
 
 def shown_in(printed: str, lines: list[str]) -> Shown | None:
@@ -106,7 +111,7 @@ class Reader:
     _port: str = ""
 
     def __enter__(self) -> Self:
-        self.changes = {"8090": str(free_port()), "8081": str(free_port()), **self.changes}
+        self.changes = {**{port: str(free_port()) for port in PORTS}, **self.changes}
         return self
 
     def __exit__(
@@ -138,12 +143,12 @@ class Reader:
 
     def type(self, line: str, output: list[str]) -> None:
         """Do what a line says; its output has to have the lines."""
-        if line == "^C":
-            self.terminals.pop().stop()
+        if line.startswith("^C"):
+            self.terminals.pop(0 if "first" in line else -1).stop(output)
             return
         words = shlex.split(line.partition("  #")[0])
         match words[0]:
-            case "pip":
+            case "pip" | "docker":
                 return
             case "cd":
                 self.directory /= words[1]
@@ -207,16 +212,16 @@ class Reader:
         terminal.read += terminal.wait_for([self._changed(line) for line in lines]).end
 
     def _changed(self, text: str) -> str:
-        for before, after in self.changes.items():
-            text = text.replace(before, after)
-        return text
+        """Replace all at once: a port may contain another one."""
+        names = "|".join(map(re.escape, self.changes))
+        return re.sub(names, lambda found: self.changes[found[0]], text)
 
 
 def typed_in(block: Block) -> Iterator[tuple[str, list[str]]]:
     """Yield the commands of a block, each with its output."""
     command, output = "", list[str]()
     for line in block.text.splitlines():
-        if line.startswith("$ ") or line == "^C":
+        if line.startswith(("$ ", "^C")):
             if command:
                 yield command, output
             command, output = line.removeprefix("$ "), []
