@@ -200,6 +200,7 @@ class OutboxRelay:
                 self._wait(pause.length_s)
             except Exception as error:  # a bug: rows stay as they are, and the relay restarts
                 self._restart(pause, error)
+        self._database.engine.dispose()  # not at some time by the garbage collector
 
     def _restart(self, pause: _Pause, error: Exception) -> None:
         """Report an unexpected error; called within ``except``."""
