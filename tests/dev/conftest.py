@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -58,12 +59,16 @@ class Dev:
         return int(found[1])
 
     def ask(self, path: str, **given: Any) -> Any:
-        """Return the answer's status and JSON; None while nothing listens."""
+        """Return the answer's status and JSON; None while nothing listens.
+
+        None, too, if the application ends while it answers.
+        """
         try:
             answer = Asking(self.port)(path, **given)
-        except OSError:
+            content = answer.json
+        except (OSError, json.JSONDecodeError):
             return None
-        return answer.status, answer.json
+        return answer.status, content
 
     def wait_for_status(self, status: int) -> None:
         """Wait until the page's API answers with a status, 503 while the application is down."""
