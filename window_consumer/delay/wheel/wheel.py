@@ -14,9 +14,9 @@ from typing import Final
 
 from attrs import define, field
 
-from window_consumer.delay.wheel.loaded_slot import LoadedSlot
 from window_consumer.delay.wheel.offsets import OffsetSet
 from window_consumer.delay.wheel.slot_files import OpenFiles, SlotFiles
+from window_consumer.delay.wheel.slot_records import LoadedSlot
 from window_consumer.delay.wheel.waiting_record import DamagedError, WaitingRecord, encode
 from window_consumer.model.offset_ranges import Ranges, united
 
