@@ -1,4 +1,4 @@
-"""The page on the public interface, api.md: ``python -m docs.api_reference`` writes it anew.
+"""The page on the public interface, api.md: ``python -m docs.api_reference`` regenerates it.
 
 It is made from ``__all__``, signatures and docstrings of the modules in ``PUBLIC``.
 """
@@ -19,12 +19,12 @@ PAGE = Path(__file__).parent / "api.md"
 PUBLIC: Final = {
     "window_consumer": "applications, records, errors, producers",
     "window_consumer.testing": "the test kit",
-    "window_consumer.testing.events": "what guarantees are told",
+    "window_consumer.testing.events": "the events that guarantees receive",
     "window_consumer.testing.guarantees": "promises, checked on what happened",
     "window_consumer.database": "effects in a database (extra `sql`)",
     "window_consumer.database.django": "the same with Django (extra `django`)",
     "window_consumer.faststream": "FastStream's subscribers (extra `faststream`)",
-    "window_consumer.audit": "counts of a program that is no worker",
+    "window_consumer.audit": "audit counts for programs other than workers",
     "window_consumer.trace": "the trace",
     "window_consumer.audit.spark": "findings of the audit's table (extra `spark`)",
     "window_consumer.dlq.spark": "causes of dead letters (extra `spark`)",

@@ -1,4 +1,4 @@
-"""The list of commands in commands.md: ``python -m docs.command_reference`` writes it anew."""
+"""The list of commands in commands.md: ``python -m docs.command_reference`` regenerates it."""
 
 from __future__ import annotations
 

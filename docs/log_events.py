@@ -1,4 +1,4 @@
-"""The table of log events in log-events.md: ``python -m docs.log_events`` writes it anew."""
+"""The table of log events in log-events.md: ``python -m docs.log_events`` regenerates it."""
 
 from __future__ import annotations
 
