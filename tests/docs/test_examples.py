@@ -28,7 +28,6 @@ WITH_HANDLERS = [
     ROOT / "docs" / name
     for name in (
         "broadcast.md",
-        "concurrency.md",
         "delay.md",
         "handlers.md",
         "new-failures.md",
