@@ -11,8 +11,8 @@ import pytest
 
 from tests.architecture.sources import trees
 
-ROOT = Path(__file__).parents[2]
-GLOSSARY = ROOT / "docs" / "glossary.md"
+WORDS = Path(__file__).with_name("words_of_files.txt")
+"""What names of the package's files consist of: our own words, and those of Kafka and the field."""
 
 BANNED = {
     *("bereave", "bury", "buries", "forget", "forgets", "go_on", "goes_on"),
@@ -27,10 +27,8 @@ MOST_FILES = 20
 _LOOKUP = re.compile(r"_*look_?up")
 
 
-def glossary_words() -> set[str]:
-    """Return the words of file names that the glossary lists."""
-    _, _, section = GLOSSARY.read_text(encoding="utf-8").partition("## Words in file names\n")
-    return set(re.findall(r"[a-z0-9]+", section.strip().split("\n\n", 1)[1]))
+def known_words() -> list[str]:
+    return WORDS.read_text(encoding="utf-8").splitlines()
 
 
 def words_of_files() -> dict[str, Path]:
@@ -47,14 +45,14 @@ def is_banned(name: str) -> bool:
     return not _LOOKUP.match(name) and (words[0] in BANNED or "_".join(words[:2]) in BANNED)
 
 
-def test_each_word_of_a_file_name_stands_in_the_glossary() -> None:
-    known = glossary_words()
+def test_each_word_of_a_file_name_is_a_known_one() -> None:
+    known = set(known_words())
     unknown = {word: str(path) for word, path in words_of_files().items() if word not in known}
-    assert unknown == {}, "add the field's word to docs/glossary.md, or take another"
+    assert unknown == {}, f"add the field's word to {WORDS.name}, or take another"
 
 
-def test_the_glossary_lists_no_word_that_no_file_has() -> None:
-    assert glossary_words() - set(words_of_files()) == set()
+def test_known_words_are_sorted_and_used() -> None:
+    assert known_words() == sorted(set(known_words()) & set(words_of_files()))
 
 
 def test_no_folder_holds_more_files_than_one_sees_at_a_glance() -> None:

@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from tests.commands import kafka_of
-from tests.docs.pages import ROOT, blocks
 from tests.golden_texts import Golden
 from window_consumer import App, ConfigError, Record
 from window_consumer.app.features import FEATURES
@@ -126,8 +125,3 @@ def test_without_the_feature_its_section_is_unknown(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="tally: unknown key"):
         app.plan(configured(tmp_path, {}))
-
-
-def test_the_page_about_features_shows_this_one() -> None:
-    (shown,) = blocks(ROOT / "docs" / "adding-a-feature.md", "python")
-    assert shown.text == Path(__file__).with_name("small_feature.py").read_text("utf-8")
