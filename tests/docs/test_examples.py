@@ -65,9 +65,9 @@ FOLLOWED = [*(ROOT / "docs/tutorial").glob("*.md")]
 TESTED_ELSEWHERE = {*FRAMEWORK_PAGES, *FOLLOWED}
 WITH_YAML = [page for page in PAGES if blocks(page, "yaml") and page not in TESTED_ELSEWHERE]
 WITHOUT_APPLICATION = [ROOT / "docs/push.md", ROOT / "docs/sqs.md"]
-MIGRATION = [*(ROOT / "docs/migration").glob("*.md")]
 WITH_FILES = {
-    **dict.fromkeys([ROOT / "docs/celery.md", *MIGRATION], "handlers:app"),
+    ROOT / "docs/celery.md": "handlers:app",
+    ROOT / "docs/migration.md": "handlers:app",
     ROOT / "docs/faststream.md": "worker:app",
 }
 """Pages whose blocks are files, and where their application is."""

@@ -1,4 +1,4 @@
-"""The pages on migration: the client of a page, a worker and the client again, in one group.
+"""The page on migration: a client of the page, a worker and the client again, in one group.
 
 On a real Kafka: a group of the embedded broker takes no member of the clients' protocol later on.
 """
@@ -24,7 +24,8 @@ from tests.docs.pages import ROOT, blocks
 from tests.waiting import wait_until
 from window_consumer.testing.real_kafka import RealKafka
 
-PAGES = [ROOT / f"docs/migration/{name}.md" for name in ("confluent", "kafka-python")]
+PAGE = ROOT / "docs/migration.md"
+LOOPS = ["confluent_loop.py", "kafka_python_loop.py"]
 PARTITIONS = 2
 
 # kafka-python 3.0 reads its protocol's schemas as Python 3.11 does not like it.
@@ -58,9 +59,9 @@ class Shop:
 
 @define
 class Group:
-    """The group of a page; order N is in the partition N modulo 2."""
+    """The page's group; order N is in the partition N modulo 2."""
 
-    page: Path
+    loop: str
     bootstrap: str
     directory: Path
     shop: Shop
@@ -84,7 +85,7 @@ class Group:
         in_vain = threading.Timer(DEADLINE_S, self.shop.stopping.set)
         in_vain.start()
         try:
-            self._program("loop.py").main()
+            self._program(self.loop).main()
         finally:
             in_vain.cancel()
         assert sorted(self.shop.charged) == sorted(expected)
@@ -92,7 +93,7 @@ class Group:
     def run_worker(self, *expected: int, cell_records: int = 500) -> None:
         """Run the page's worker until it has charged these, and stop it in good order."""
         self._begin(*expected)
-        (block,) = blocks(self.page, "yaml")
+        (block,) = blocks(PAGE, "yaml")
         config = yaml.safe_load(self._renamed(block.text))
         config["kafka"] = {"bootstrap.servers": self.bootstrap}
         retry = {"backoff": "1ms..5ms", "on_failure": "block"}
@@ -109,7 +110,7 @@ class Group:
         self.shop.awaited = set(expected)
 
     def _program(self, file: str) -> Any:
-        (text,) = [each.text for each in blocks(self.page, "python") if each.file == file]
+        (text,) = [each.text for each in blocks(PAGE, "python") if each.file == file]
         module = ModuleType(file.removesuffix(".py"))
         exec(self._renamed(text), module.__dict__)  # noqa: S102 - the page's own
         return module
@@ -120,7 +121,7 @@ class Group:
         return text
 
 
-@pytest.fixture(params=PAGES, ids=[page.stem for page in PAGES])
+@pytest.fixture(params=LOOPS)
 def group(
     request: pytest.FixtureRequest,
     kafka: RealKafka,
