@@ -1,4 +1,4 @@
-"""The web application of docs/embedding.md, on FastAPI and uvicorn: it serves and consumes."""
+"""A web application with workers, on FastAPI and uvicorn: it serves and consumes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,36 @@ from pathlib import Path
 import pytest
 
 from tests.commands import DEADLINE_S, Command
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT
 from tests.waiting import wait_until
 from window_consumer.kafka.embedded import EmbeddedBroker
+
+WEB = """
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from shop import app
+
+
+def end_the_server(error: BaseException) -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+@asynccontextmanager
+async def lifespan(web: FastAPI) -> AsyncIterator[dict[str, object]]:
+    async with app.running("workers.yaml", on_failure=end_the_server) as running:
+        yield {"running": running}
+
+
+web = FastAPI(lifespan=lifespan)
+
+
+@web.get("/processed")
+async def processed(request: Request) -> dict[str, int]:
+    return {name: did.processed for name, did in request.state.running.counters.items()}
+"""
 
 WITH_ONCE = """
 import sqlalchemy as sa
@@ -48,10 +75,8 @@ SHOPS = {"plain": (ROOT / "examples" / "shop.py").read_text("utf-8"), "with once
 
 @contextmanager
 def serving(directory: Path, shop: str, broker: EmbeddedBroker) -> Iterator[Command]:
-    """Run the page's application with uvicorn, and a worker that stops at the first failure."""
-    found = blocks(ROOT / "docs" / "embedding.md", "python")
-    (page,) = [block for block in found if block.file == "web.py"]
-    (directory / "web.py").write_text(page.text)
+    """Run the application with uvicorn, and a worker that stops at the first failure."""
+    (directory / "web.py").write_text(WEB)
     (directory / "shop.py").write_text(SHOPS[shop])
     stops = {"group": "shop", "retry": {"attempts": 1, "when_spent": "stop"}}
     kafka = {"bootstrap.servers": broker.bootstrap, "consumer": {"fetch.wait.max.ms": 10}}
