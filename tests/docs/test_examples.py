@@ -59,7 +59,7 @@ class InvalidOrder(Exception):
 )
 
 FRAMEWORK_PAGES = [ROOT / "docs" / name for name in ("django.md", "fastapi.md", "flask.md")]
-"""Pages with whole applications, which tests/docs/test_frameworks.py runs."""
+"""Pages with parts of applications, which tests/docs/test_frameworks.py runs."""
 FOLLOWED = [*(ROOT / "docs/tutorial").glob("*.md")]
 """Pages that tests/docs/test_tutorial.py follows from beginning to end."""
 TESTED_ELSEWHERE = {*FRAMEWORK_PAGES, *FOLLOWED}

@@ -1,9 +1,10 @@
-"""The pages about FastAPI, Django and Flask, with the real frameworks, and rows written by psql."""
+"""The examples for FastAPI, Django and Flask, and rows written by psql."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import urllib.request
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from window_consumer.model.record import Message
 from window_consumer.testing.real_postgres import RealPostgres
 
 ORDERS = 3
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -40,14 +42,17 @@ def broker(embedded: EmbeddedBroker) -> EmbeddedBroker:
     return embedded
 
 
-def write_page(name: str, directory: Path) -> None:
-    """Write the files of a page, as a reader copies them."""
-    page = ROOT / "docs" / name
-    for block in (*blocks(page, "python"), *blocks(page, "yaml")):
-        if block.file is not None:
-            file = directory / block.file
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(block.text)
+def copy_example(name: str, directory: Path) -> None:
+    shutil.copytree(EXAMPLES / name, directory, dirs_exist_ok=True)
+
+
+@pytest.mark.parametrize("name", ["django", "fastapi", "flask"])
+def test_a_page_shows_parts_of_its_example(name: str) -> None:
+    page = ROOT / "docs" / f"{name}.md"
+    shown = [each for each in (*blocks(page, "python"), *blocks(page, "yaml")) if each.file]
+    assert len(shown) >= 3
+    for each in shown:
+        assert each.text in (EXAMPLES / name / str(each.file)).read_text("utf-8"), each.file
 
 
 def scalar(url: str, sql: str) -> int:
@@ -73,7 +78,7 @@ def events(broker: EmbeddedBroker, count: int) -> list[Message]:
 
 @contextmanager
 def fastapi(directory: Path, env: dict[str, str]) -> Iterator[Command]:
-    """Serve the page's application with uvicorn."""
+    """Serve the example with uvicorn."""
     with Commands(directory) as commands:
         arguments = ("-m", "uvicorn", "web:web", "--port", "0")
         yield commands.python(*arguments, env={**env, "PYTHONPATH": f"{directory}:{ROOT}"})
@@ -85,10 +90,10 @@ def ask(address: str, path: str) -> Any:
         return json.load(answer)
 
 
-def test_the_fastapi_page_serves_sends_and_consumes_with_one_engine(
+def test_the_fastapi_example_serves_sends_and_consumes_with_one_engine(
     broker: EmbeddedBroker, tmp_path: Path, url: str
 ) -> None:
-    write_page("fastapi.md", tmp_path)
+    copy_example("fastapi", tmp_path)
     later = url.replace("sqlite:", "sqlite+aiosqlite:").replace("+psycopg:", "+asyncpg:")
     databases = {"DATABASE_URL": later, "OUTBOX_DATABASE": url}
     with fastapi(tmp_path, {"KAFKA_BOOTSTRAP": broker.bootstrap, **databases}) as server:
@@ -117,10 +122,10 @@ for number in range({ORDERS}):
 """
 
 
-def test_the_flask_page_writes_and_invoices_with_db_session(
+def test_the_flask_example_writes_and_invoices_with_db_session(
     broker: EmbeddedBroker, tmp_path: Path, database: str
 ) -> None:
-    write_page("flask.md", tmp_path)
+    copy_example("flask", tmp_path)
     env = {"KAFKA_BOOTSTRAP": broker.bootstrap, "DATABASE_URL": database}
     with Commands(tmp_path) as commands:
         for source in (CREATE_FLASK, ORDER_IN_FLASK):
@@ -176,11 +181,10 @@ def django_database(url: str) -> dict[str, Any]:
     return {"ENGINE": "django.db.backends.postgresql", "NAME": parsed.database, **server}
 
 
-def test_the_django_page_migrates_writes_and_invoices_with_the_orm(
+def test_the_django_example_migrates_writes_and_invoices_with_the_orm(
     broker: EmbeddedBroker, tmp_path: Path, url: str
 ) -> None:
-    write_page("django.md", tmp_path)
-    (tmp_path / "shop" / "__init__.py").touch()
+    copy_example("django", tmp_path)
     with (tmp_path / "shop" / "worker.py").open("a") as file:
         file.write(module_of(ROOT / "docs/django.md"))
     databases = {"default": django_database(url)}
