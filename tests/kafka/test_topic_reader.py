@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.access import Access
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, NewRecord
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import MissingTopicError, WindowConsumerError
 from window_consumer.model.offset_ranges import Span
@@ -74,6 +74,20 @@ def test_a_span_begins_and_ends_where_it_says(
     name = TopicPartition("dead", 0)
     assert values(reader, {name: Span(3, 6)}) == [b"3", b"4", b"5"]
     assert values(reader, {name: Span(6, 6)}) == []
+
+
+def test_a_scan_knows_where_its_topics_are_before_it_waits_for_records(
+    embedded: EmbeddedBroker, reader: TopicReader
+) -> None:
+    for topic in ("dead", "another"):
+        embedded.create_topic(topic, 1)
+    embedded.produce("dead", b"one")
+    reader.partitions("another")  # it is connected
+    embedded.track_requests()
+    scan = reader.scan({TopicPartition("dead", 0): Span(0, 1)})
+    asked = embedded.requests()[ApiKey.METADATA]
+    assert [each.value() for each in scan.batch()] == [b"one"]
+    assert asked, "the client asks by itself only once a second"
 
 
 def test_a_partition_whose_span_has_ended_yields_nothing_while_others_are_read(

@@ -7,8 +7,8 @@ leaves no session behind. Nothing is committed; ``group_progress`` adds that.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, Final, Self
 
@@ -33,6 +33,9 @@ _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - local error codes begin with 
 _GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
 _BATCH: Final = 1_000
 _POLL_S: Final = 0.1
+_FIND_S: Final = 1.0
+"""How long a scan waits for the place of a topic; the client goes on asking by itself."""
+
 _ANSWER_S: Final = 20.0
 """How long a request may take."""
 
@@ -60,6 +63,8 @@ class TopicReader:
         """``deadline_s`` bounds the time for an answer and the time without records."""
         self._answer_s = _ANSWER_S if deadline_s is None else deadline_s
         self._still_s = _STILL_S if deadline_s is None else deadline_s
+        self._found: set[str] = set()
+        """Topics that the client knows."""
         self._troubles: list[KafkaError] = []
         conf = {
             **_settings(user_settings, group),
@@ -89,6 +94,7 @@ class TopicReader:
             metadata = self.consumer.list_topics(topic, timeout=self._answer_s).topics[topic]
             if metadata.error is not None:
                 raise KafkaException(metadata.error)
+        self._found.add(topic)
         if not metadata.partitions:
             raise MissingTopicError(f"topic {topic} does not exist")
         return [TopicPartition(topic, number) for number in sorted(metadata.partitions)]
@@ -140,7 +146,15 @@ class TopicReader:
 
     def scan(self, spans: Mapping[TopicPartition, Span]) -> Scan:
         """Start reading these spans; this ends the previous scan."""
+        self._find({name.topic for name, span in spans.items() if span.count})
         return Scan(self.consumer, spans, self._still_s, self._troubles)
+
+    def _find(self, topics: Iterable[str]) -> None:
+        """Ask where topics are. The client does so by itself, but only once a second."""
+        for topic in sorted(set(topics) - self._found):
+            with suppress(KafkaException):  # reading it reports what is wrong
+                self.consumer.list_topics(topic, timeout=_FIND_S)
+                self._found.add(topic)
 
     def read(self, spans: Mapping[TopicPartition, Span]) -> Iterator[list[Message]]:
         """Yield the records of these spans in chunks, each partition's in order.

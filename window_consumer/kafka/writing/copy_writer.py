@@ -82,7 +82,8 @@ class CopyWriter:
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is None:
-                self._state.on_worked()
+                if self._state.failure is not None:
+                    self._state.on_worked()
                 on_delivery(None)
             else:
                 on_delivery(errors.publish_failure(self._cause_of(error), topic))
@@ -97,7 +98,7 @@ class CopyWriter:
                 report,
                 None,
                 timestamp or 0,  # 0 is the time of sending
-                list(headers),
+                headers if isinstance(headers, list) else list(headers),
             )
         except BufferError:
             on_delivery(PublishFailedError(f"copy to {topic}: {_FULL}", why=_FULL))
