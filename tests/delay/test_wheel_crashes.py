@@ -17,7 +17,7 @@ from tests.logged import events_in
 from window_consumer.model.log_events import LogEvent
 
 EXAMPLES = 40
-MUTANTS_EXAMPLES = 400
+MUTANTS_EXAMPLES = 1200
 HOSTS = ("one", "two")
 FARTHEST_MS = 4000
 
