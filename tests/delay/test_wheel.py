@@ -61,7 +61,7 @@ def test_a_set_of_offsets_is_a_set(changes: list[tuple[bool, int]]) -> None:
             offsets.add(offset)
             model.add(offset)
         else:
-            offsets.discard(offset)
+            offsets.discard([offset])
             model.discard(offset)
         assert offsets.lowest() == min(model, default=None)
         assert (offset in offsets) == (offset in model)
@@ -101,7 +101,7 @@ def test_each_record_is_taken_once_and_never_early(steps: list[tuple[str, int]])
                 took += len(found)
             elif what == "ack" and in_flight:
                 done = in_flight.pop(number % len(in_flight))
-                wheel.done(done)
+                wheel.done([done])
                 del waiting[done.offset]
             elif what == "flush":
                 wheel.flush()
@@ -161,10 +161,10 @@ def test_a_second_has_fired_when_all_of_it_is_acked(tmp_path: Path) -> None:
     wheel.add(record(0, BEGIN_MS))
     wheel.add(record(1, BEGIN_MS + 999))
     first, second = wheel.due(BEGIN_MS + 1000, 10)
-    wheel.done(second)
+    wheel.done([second])
     assert wheel.over(BEGIN_MS + 1000) == []
     assert wheel.delivered() == ((1, 2),)
-    wheel.done(first)
+    wheel.done([first])
     assert wheel.over(BEGIN_MS + 1000) == [BEGIN_S]
     assert wheel.fired == BEGIN_S
     wheel.delete_fired(BEGIN_S)

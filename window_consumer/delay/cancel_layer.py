@@ -8,7 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
-from window_consumer.delay.cancellations import Cancellations, Mark, mark_of
+from window_consumer.delay.cancellations import Cancellations, mark_of
 from window_consumer.delay.request import Targets, request_in
 from window_consumer.model.errors import CallAgain, Skip
 from window_consumer.model.outcome import Outcome
@@ -50,9 +50,11 @@ class CancelCheck:
         shortest, longest = _AGAIN_S
         return min(max(shortest, (age_s - MOST_AGE_S) / 4), longest)
 
-    def is_cancelled(self, mark: Mark, due_ms: Callable[[], int]) -> bool:
+    def is_cancelled(self, record_id: str, due_ms: Callable[[], int]) -> bool:
         """Return whether a record that is due at that time is cancelled."""
-        until = self.cancellations.due(mark)
+        if not self.cancellations:
+            return False
+        until = self.cancellations.due(mark_of(record_id))
         return until is not None and due_ms() <= until * 1000
 
 
@@ -74,17 +76,16 @@ class CancelLayer:
         cancellations = self.check.cancellations
 
         def called(record: Record) -> object:
-            mark = mark_of(record.id)
-            self._check(record, mark)
+            self._check(record)
             returned = call(record)
-            cancellations.delivered(mark)
+            cancellations.delivered(record.id)
             return returned
 
         return called
 
-    def _check(self, record: Record, mark: Mark) -> None:
+    def _check(self, record: Record) -> None:
         """Raise CallAgain if cancellations are not known, Cancelled if there is one."""
         if wait_s := self.check.wait_s():
             raise CallAgain(wait_s, "the topic of cancellations has not been read to its end")
-        if self.check.is_cancelled(mark, lambda: request_in(record, self.targets).at_ms):
+        if self.check.is_cancelled(record.id, lambda: request_in(record, self.targets).at_ms):
             raise Cancelled("the record is cancelled")

@@ -48,8 +48,9 @@ class Cancellations:
     _due: dict[Mark, int] = field(init=False, factory=dict)
     """The latest due time that a cancellation covers, in seconds since 1970."""
     _late: int = field(init=False, default=0)
-    _delivered: set[Mark] = field(init=False, factory=set)
-    _delivered_before: set[Mark] = field(init=False, factory=set)
+    _delivered: set[int] = field(init=False, factory=set)
+    """Python's own hashes, which cost a tenth of a mark: they only decide about a count."""
+    _delivered_before: set[int] = field(init=False, factory=set)
 
     def take(self, message: Message, now_s: float) -> None:
         """Add a record of the topic; one with an empty value revokes the cancellation.
@@ -59,7 +60,8 @@ class Cancellations:
         key = message.key()
         if not key:
             return
-        mark = mark_of(id_text(key))
+        record_id = id_text(key)
+        mark = mark_of(record_id)
         if not message.value():
             self._due.pop(mark, None)
             return
@@ -71,8 +73,13 @@ class Cancellations:
         if named_ms is not None:
             latest = min(latest, named_ms / 1000)
         self._due[mark] = -int(-latest // 1)
-        if mark in self._delivered or mark in self._delivered_before:
+        hashed = hash(record_id)
+        if hashed in self._delivered or hashed in self._delivered_before:
             self._late += 1
+
+    def __bool__(self) -> bool:
+        """Return whether any record is cancelled."""
+        return bool(self._due)
 
     def due(self, mark: Mark) -> int | None:
         """Return the latest due time that a cancellation covers; None if there is none.
@@ -87,11 +94,11 @@ class Cancellations:
         for mark in [mark for mark, due in self._due.items() if due < before]:
             del self._due[mark]
 
-    def delivered(self, mark: Mark) -> None:
+    def delivered(self, record_id: str) -> None:
         """Record that a record was delivered: a cancellation that follows is too late."""
         if len(self._delivered) >= _DELIVERED:
             self._delivered_before, self._delivered = self._delivered, set()
-        self._delivered.add(mark)
+        self._delivered.add(hash(record_id))
 
     def figures(self) -> CancellationFigures:
         """Return the counts."""

@@ -75,19 +75,26 @@ class Targets:
         """Return the targets of a configuration."""
         return cls(config.section(DelayConfig).to, LadderNames.of(config))
 
+    def allows(self, target: str) -> bool:
+        """Return whether a topic gets records."""
+        return not self._wrong(target)
+
     def check(self, target: str) -> None:
         """Raise TargetIsOurs or TargetNotAllowed for a topic that gets no records."""
+        for kind, why in self._wrong(target):
+            raise kind(why)
+
+    def _wrong(self, target: str) -> _Wrong:
         wrong = self._known.get(target)
         if wrong is None:
-            wrong = self._wrong(target)
+            wrong = self._judged(target)
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             if len(target) <= MAX_LENGTH:
                 self._known[target] = wrong
-        for kind, why in wrong:
-            raise kind(why)
+        return wrong
 
-    def _wrong(self, target: str) -> _Wrong:
+    def _judged(self, target: str) -> _Wrong:
         if target in self.ours:
             text = f"{target} is, or is named like, a retry, dead-letter or delay topic"
             return ((TargetIsOurs, text),)

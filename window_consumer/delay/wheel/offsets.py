@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 _SHIFT: Final = 10
@@ -34,18 +35,20 @@ class OffsetSet:
         self._blocks[block] = bits | bit
         self._count += 1
 
-    def discard(self, offset: int) -> None:
-        """Remove an offset if it is there."""
-        block, bit = offset >> _SHIFT, 1 << (offset & _MASK)
-        bits = self._blocks.get(block, 0)
-        if not bits & bit:
-            return
-        self._count -= 1
-        if bits == bit:
-            del self._blocks[block]
-            self._first = None if block == self._first else self._first
-        else:
-            self._blocks[block] = bits ^ bit
+    def discard(self, offsets: Iterable[int]) -> None:
+        """Remove those of these offsets that are there."""
+        blocks = self._blocks
+        for offset in offsets:
+            block, bit = offset >> _SHIFT, 1 << (offset & _MASK)
+            bits = blocks.get(block, 0)
+            if not bits & bit:
+                continue
+            self._count -= 1
+            if bits == bit:
+                del blocks[block]
+                self._first = None if block == self._first else self._first
+            else:
+                blocks[block] = bits ^ bit
 
     def lowest(self) -> int | None:
         """Return the lowest offset; None if it is empty."""

@@ -1,14 +1,13 @@
 """The slot whose second comes next: where its records are, by due time, and the first of them.
 
-To decode a record takes a quarter of the time that sending one does. It is done before the second
-begins, as far as memory allows: the second is for sending.
+Decoding is a large part of what a record costs. It is done before the second begins, as far as
+memory allows: the second is for sending.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
 from typing import Final
 
 from attrs import define, field
@@ -53,20 +52,21 @@ class LoadedSlot:
         step = self.steps.setdefault(due_ms % 1000 // _STEP_MS, _Step())
         step.places.append(at << _LENGTH_BITS | length)
 
-    def take_due(self, wall_ms: float) -> Iterator[WaitingRecord]:
-        """Yield what is due, which is then taken; raises DamagedError."""
+    def take_due(self, wall_ms: float, most: int) -> list[WaitingRecord]:
+        """Take up to ``most`` records that are due, all of them if fewer; raises DamagedError."""
         due = int(wall_ms + 1 - self.second * 1000) // _STEP_MS
-        while self.steps and (number := min(self.steps)) < due:
+        found: list[WaitingRecord] = []
+        while len(found) < most and self.steps and (number := min(self.steps)) < due:
             step = self.steps[number]
-            while step.next < len(step.places):
-                place = step.places[step.next]
-                step.next += 1
-                if step.decoded:
-                    self.decoded_bytes -= place & _LENGTH_MASK
-                    yield step.decoded.popleft()
-                else:
-                    yield self._read(place)
-            del self.steps[number]
+            places = step.places[step.next : step.next + most - len(found)]
+            step.next += len(places)
+            decoded = min(len(places), len(step.decoded))
+            self.decoded_bytes -= sum(place & _LENGTH_MASK for place in places[:decoded])
+            found += [step.decoded.popleft() for _ in range(decoded)]
+            found += map(self._read, places[decoded:])
+            if step.next == len(step.places):
+                del self.steps[number]
+        return found
 
     def decode_ahead(self, most_bytes: int) -> int:
         """Decode the next records that are not decoded yet, about so many bytes of them.

@@ -19,7 +19,6 @@ from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
-from window_consumer.model.errors import NotCalled
 from window_consumer.model.protocols import Clock, Copy, Sink
 from window_consumer.model.record import TopicPartition
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
@@ -64,7 +63,9 @@ class WheelStore:
 
     def send_through(self, sink: Sink, clock: Clock) -> None:
         """Send what is due through this sink."""
-        self._wheels.sending = DueSending(sink, clock, self._detour, self._is_allowed, self._check)
+        self._wheels.sending = DueSending(
+            sink, clock, self._detour, self._targets.allows, self._check
+        )
 
     def _detour(self, record: WaitingRecord, wall_ms: float) -> Copy:
         """Return a copy for the shortest level, from which the worker delivers as usual.
@@ -77,10 +78,3 @@ class WheelStore:
         hop = Hop(record.record_id, origin, record.first_offset, record.timestamp)
         contents = copy.key, copy.value, headers
         return self._copies.copy(contents, hop, record.due_ms, self._shortest, wall_ms)
-
-    def _is_allowed(self, topic: str) -> bool:
-        try:
-            self._targets.check(topic)
-        except NotCalled:
-            return False
-        return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from attrs import define, field
@@ -125,18 +125,26 @@ class Wheel:
             loaded = self._load(wall_ms)
             if loaded is None or wall_ms < loaded.second * 1000:
                 break
-            taken = self._taken.setdefault(loaded.second, _Taken())
-            for record in loaded.take_due(wall_ms):
-                # A record that Kafka delivered twice is in the file twice.
-                if record.offset in self._waiting and record.offset not in self._in_flight:
-                    self._in_flight.add(record.offset)
-                    taken.open += 1
-                    found.append(record)
-                    if len(found) >= most:
-                        break
+            asked = most - len(found)
+            batch = loaded.take_due(wall_ms, asked)
+            new = self._not_taken(batch)
+            found += new
+            self._taken.setdefault(loaded.second, _Taken()).open += len(new)
+            if len(batch) == asked:
+                continue  # others may be due
             if loaded.steps or wall_ms < (loaded.second + 1) * 1000:
                 break
             self._closed, self._loaded = loaded.second, None
+        return found
+
+    def _not_taken(self, records: Iterable[WaitingRecord]) -> list[WaitingRecord]:
+        """Take those that wait. A record that Kafka delivered twice is in the file twice."""
+        in_flight, waiting, found = self._in_flight, self._waiting, []
+        for record in records:
+            offset = record.offset
+            if offset not in in_flight and offset in waiting:
+                in_flight.add(offset)
+                found.append(record)
         return found
 
     def decode_ahead(self, wall_ms: float, most_bytes: int) -> int:
@@ -169,13 +177,15 @@ class Wheel:
         heapq.heappush(self._seconds, loaded.second)
         self._loaded = None
 
-    def done(self, record: WaitingRecord) -> None:
-        """Record that the broker has acked a record."""
-        self._in_flight.discard(record.offset)
-        self._waiting.discard(record.offset)
-        taken = self._taken[record.second]
-        taken.open -= 1
-        taken.done.append(record.offset)
+    def done(self, records: Sequence[WaitingRecord]) -> None:
+        """Record that the broker has acked records."""
+        offsets = [record.offset for record in records]
+        self._in_flight.difference_update(offsets)
+        self._waiting.discard(offsets)
+        for record in records:
+            taken = self._taken[record.second]
+            taken.open -= 1
+            taken.done.append(record.offset)
 
     def over(self, wall_ms: float) -> list[int]:
         """Advance ``fired``; return the seconds with files that have fired since the last call.

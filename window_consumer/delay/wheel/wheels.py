@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, TypeVar
 from attrs import define, field
 
 from window_consumer.delay.cancel_layer import CancelCheck, Cancelled
-from window_consumer.delay.cancellations import mark_of
 from window_consumer.delay.wheel.partition_files import WheelFolder
 from window_consumer.delay.wheel.slot_files import OpenFiles
 from window_consumer.delay.wheel.waiting_record import DamagedError, WaitingRecord
@@ -150,7 +149,9 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
         self._send_again(sending, now, wall_ms)
         if sending.check.wait_s():
             return  # one that is due may be cancelled
-        sends = False
+        cancellations, sends = sending.check.cancellations, False
+        # Those that count have arrived a second ago.
+        may_be_cancelled = bool(cancellations)
         for folder in self._open.values():
             if not len(folder.wheel):
                 continue
@@ -158,13 +159,15 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
             due = partial(folder.wheel.due, wall_ms, room)
             for record in _or_discard(folder, due) if room > 0 else ():
                 sends = True
-                mark = mark_of(id_text(record.record_id))
-                if sending.check.is_cancelled(mark, partial(int, record.due_ms)):
+                record_id = id_text(record.record_id)
+                if may_be_cancelled and sending.check.is_cancelled(
+                    record_id, partial(int, record.due_ms)
+                ):
                     self._in_flight += 1
                     sending.answers.append((_Sent(folder, record, is_cancelled=True), None))
                 else:
                     self._send(sending, _Sent(folder, record), wall_ms)
-                    sending.check.cancellations.delivered(mark)
+                    cancellations.delivered(record_id)
         self._decodes = not sends and self._decode_ahead(wall_ms)
 
     def _decode_ahead(self, wall_ms: float) -> bool:
@@ -194,7 +197,7 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
         if sending is None or not sending.answers:
             return {}
         names = {id(folder): name for name, folder in self._open.items()}
-        done: dict[TopicPartition, int] = {}
+        acked: defaultdict[TopicPartition, list[_Sent]] = defaultdict(list)
         while sending.answers:
             sent, error = sending.answers.popleft()
             self._in_flight -= 1
@@ -202,14 +205,18 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
             if name is None:
                 continue
             if error is None:
-                sent.folder.wheel.done(sent.record)
-                self.cancelled += sent.is_cancelled
-                done[name] = done.get(name, 0) + (not sent.is_cancelled)
+                acked[name].append(sent)
             else:
                 again = now + (_AGAIN_S if sent.detour else 0.0)
                 detoured = _Sent(sent.folder, sent.record, detour=True)
                 self._failed.append((again, name, detoured))
-        return done
+        return {name: self._on_acked(name, sent) for name, sent in acked.items()}
+
+    def _on_acked(self, name: TopicPartition, acked: Sequence[_Sent]) -> int:
+        self._open[name].wheel.done([each.record for each in acked])
+        cancelled = sum(each.is_cancelled for each in acked)
+        self.cancelled += cancelled
+        return len(acked) - cancelled
 
     def wait_for_answers(self, seconds: float) -> None:
         """Wait until all records that were sent have answers, at most for so long."""
