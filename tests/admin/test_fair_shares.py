@@ -57,6 +57,14 @@ def test_records_without_a_class_are_shown_as_such() -> None:
     assert (seen.name, seen.waiting) == (NONE, 3)
 
 
+def test_tenants_with_odd_names_are_told_apart() -> None:
+    shop = Shop()
+    for records, name in enumerate((None, NONE, REST, "default", ""), start=1):
+        shop.send(name, records)
+    seen = {each.name: each.waiting for each in snapshot(shop).largest}
+    assert seen == {NONE: 1, f'"{NONE}"': 2, f'"{REST}"': 3, "default": 4, "": 5}
+
+
 def starving() -> SharesSnapshot:
     shop = Shop(order="strict", weights={"urgent": 10.0}, floor=0.0)
     shop.send("slow", 7)

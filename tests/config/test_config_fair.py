@@ -62,6 +62,14 @@ def test_long_names_stay_different_and_short(loaded: Load, worker_text: WorkerTe
     assert len(names) == 2
 
 
+def test_a_long_name_has_the_weight_that_is_given_for_it(
+    loaded: Load, worker_text: WorkerText
+) -> None:
+    long = "x" * 1024
+    found = rules(loaded, worker_text, f"{{by: key, weights: {{{long}: 5}}}}")
+    assert found.weight_of(found.name_of("orders", Note(0, long.encode()))) == 5
+
+
 def test_what_is_written_is_read_again() -> None:
     for raw in ("40%", 8):
         kind = at_most_kind()

@@ -156,6 +156,19 @@ def test_strict_order_gives_the_others_their_floor() -> None:
     assert 0.08 < used["slow"] / sum(used.values()) < 0.13
 
 
+def test_the_floor_of_the_others_comes_after_the_first_class_has_used_the_rest() -> None:
+    shop = Shop(order="strict", weights={"urgent": 10.0}, floor=0.15)
+    shop.send("slow", 400)
+    shop.run(40)
+    shop.send("urgent", 30)
+    shop.calls.clear()
+    shop.run(20)
+    begun = [name for name, *_ in shop.calls]
+    first = begun.index("urgent")  # what was in slots before is called again by this test
+    others = [at - first for at, name in enumerate(begun) if at > first and name == "slow"]
+    assert others[:2] == [6, 13]
+
+
 def test_strict_order_without_a_floor_starves_the_others() -> None:
     shop = Shop(order="strict", weights={"urgent": 10.0}, floor=0.0)
     shop.send("slow", 400)

@@ -72,7 +72,7 @@ def snapshot_of(shares: ShareClasses, now: float) -> SharesSnapshot:
 def _snapshot(share: ShareClass, now: float) -> ShareSnapshot:
     is_starved = share.waiting and not share.slots
     return ShareSnapshot(
-        NONE if share.name is None else share.name,
+        _shown(share.name),
         share.weight,
         share.waiting,
         share.slots,
@@ -80,6 +80,13 @@ def _snapshot(share: ShareClass, now: float) -> ShareSnapshot:
         share.waits.histogram(),
         max(0.0, now - share.last_start) if is_starved else 0.0,
     )
+
+
+def _shown(name: str | None) -> str:
+    """Return the name of a class as it is shown; a tenant may be called ``(none)``."""
+    if name is None:
+        return NONE
+    return f'"{name}"' if name in (NONE, REST) else name
 
 
 def sum_of(rest: Sequence[ShareSnapshot]) -> ShareSnapshot:

@@ -20,7 +20,7 @@ from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
-from window_consumer.engine.scheduling.shares.class_names import name_of
+from window_consumer.engine.scheduling.shares.class_names import name_of, short
 from window_consumer.engine.scheduling.shares.share_classes import FairRules
 from window_consumer.kafka import settings
 from window_consumer.model.conditions.tree import FieldValue
@@ -149,7 +149,7 @@ def fair_rules(fair: FairConfig) -> FairRules | None:
         return None
     return FairRules(
         name_of(fair.by),
-        fair.weights,
+        {short(name): weight for name, weight in fair.weights.items()},
         fair.order,
         fair.floor,
         fair.at_most.share,

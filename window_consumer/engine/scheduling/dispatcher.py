@@ -182,7 +182,7 @@ class Dispatcher:
             waiting = records.startable if partition.gives_out else 0
             if not waiting:
                 queue.leave(backlog)
-            elif waiting < small and partition.slices and now - partition.dispatched_at < COMPANY_S:
+            elif waiting < small and self._awaits_company(partition, small, now):
                 self.held_back += waiting
                 queue.pass_over(backlog)
             elif taken := records.take(self._cut(waiting, small, turn)):
@@ -192,6 +192,11 @@ class Dispatcher:
                 yield slice_
             else:
                 queue.leave(backlog)
+
+    def _awaits_company(self, partition: Partition, small: int, now: float) -> bool:
+        """Return whether others may join its records; those of another class never would."""
+        is_recent = partition.slices and now - partition.dispatched_at < COMPANY_S
+        return bool(is_recent) and partition.ordering.startable < small
 
     def _cut(self, waiting: int, small: int, turn: int) -> int:
         """Return how many records a slice gets; if slots are idle, they divide what waits.

@@ -51,9 +51,13 @@ def _header(name: str) -> Callable[[str, Message], str | None]:
 
 
 def _short(value: bytes | None) -> str | None:
-    """Return a value as the name of a class; long ones keep their beginning and a hash."""
     name = as_text(value)
-    if name is None or len(name) <= MAX_NAME:
+    return None if name is None else short(name)
+
+
+def short(name: str) -> str:
+    """Return a value as the name of a class; long ones keep their beginning and a hash."""
+    if len(name) <= MAX_NAME:
         return name
     return f"{name[:_KEPT]}…{sha256(name.encode()).hexdigest()[:16]}"
 

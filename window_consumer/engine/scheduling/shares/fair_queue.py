@@ -3,6 +3,9 @@
 ``shares``: the class with the lowest virtual time. ``strict``: the class with the highest weight;
 while others wait, too, these get their floor of the slot time. No class gets a slot beyond what it
 may hold.
+
+Cost: O(log n) with n classes for each slice, whatever waits, and for each round the classes of
+partitions that are passed over, which are few.
 """
 
 from __future__ import annotations
@@ -25,20 +28,24 @@ class FairQueue:
     def __init__(self, shares: ShareClasses, slots: Callable[[], int]):
         self._shares = shares
         self._slots = slots
+        self._slots_seen = 0
+        self._strict = shares.rules.order == "strict"
         self._backlogs: dict[ShareClass, dict[ClassRecords, None]] = {}
         """The partition that is next of each class is in front."""
         self._paced: dict[Partition, None] = {}
         """Partitions of which only records are left that have waited for their rate."""
         self._heaps: dict[float, list[Entry]] = {}
-        """By weight: classes with their virtual times; entries that are replaced stay for a while.
-        """
+        """Classes with their virtual times, in strict order by weight; entries that are replaced
+        stay for a while."""
         self._valid: dict[ShareClass, int] = {}
         """The number of the entry that counts of each class."""
         self._numbers = count()
+        self._bounded: dict[ShareClass, None] = {}
+        """Classes that hold as many slots as they may. A class returns when a slice of it ends."""
         self._aside: list[ShareClass] = []
-        """Classes that are not next in this round."""
-        self._passed: set[ClassRecords] = set()
-        self._passed_paced: set[Partition] = set()
+        """Classes of which nothing is left in this round."""
+        self._passed: set[Partition] = set()
+        """Partitions that were passed over in this round."""
         self._first_s = self._others_s = 0.0
         """Strict order: the slot time of the first class and of all others while both waited, each
         divided by its share."""
@@ -50,16 +57,23 @@ class FairQueue:
         shares.queues.append(self)
 
     def __iter__(self) -> Iterator[Backlog]:
-        classes = sorted(self._backlogs, key=self._rank)
-        for share in classes:
-            for records in list(self._backlogs.get(share, ())):
-                yield records.ordering.partition, records
+        """Yield the backlogs, also of classes that hold as many slots as they may."""
+        self._return()
+        for weight in sorted(self._heaps, reverse=True):
+            heap = self._heaps[weight]
+            while heap:
+                _, number, share = heappop(heap)
+                if self._valid.get(share) == number:
+                    self._aside.append(share)
+                    yield from self._of_class(share)
+        for share in list(self._bounded):
+            yield from self._of_class(share)
         for partition in list(self._paced):
             yield partition, partition.ordering
 
-    def _rank(self, share: ShareClass) -> tuple[float, float]:
-        strict = self._shares.rules.order == "strict"
-        return (-share.weight if strict else 0.0, share.virtual_s)
+    def _of_class(self, share: ShareClass) -> Iterator[Backlog]:
+        for records in list(self._backlogs.get(share, ())):
+            yield records.ordering.partition, records
 
     def __len__(self) -> int:
         return self._size + len(self._paced)
@@ -102,53 +116,64 @@ class FairQueue:
 
     def _drop(self, records: ClassRecords) -> None:
         """Remove a backlog until its partition is woken."""
-        of_class = self._backlogs.get(records.share, {})
+        share = records.share
+        of_class = self._backlogs.get(share, {})
         if records in of_class:
             del of_class[records]
             self._size -= 1
         if not of_class:
-            self._backlogs.pop(records.share, None)
-            self._valid.pop(records.share, None)
+            self._backlogs.pop(share, None)
+            self._valid.pop(share, None)
+            self._bounded.pop(share, None)
         if len(records):
             records.ordering.woken[records] = None
 
     def reorder(self, share: ShareClass) -> None:
         """See ``ClassQueue``."""
         if share in self._backlogs:
+            self._bounded.pop(share, None)
             number = self._valid[share] = next(self._numbers)
-            entry = share.virtual_s, number, share
-            heappush(self._heaps.setdefault(share.weight, []), entry)
+            heap = self._heaps.setdefault(share.weight if self._strict else 0.0, [])
+            heappush(heap, (share.virtual_s, number, share))
 
     # ---- rounds
 
     def begin(self) -> None:
         """See ``StartQueue``."""
         self._passed.clear()
-        self._passed_paced.clear()
         self._return()
+        if self._slots_seen != self._slots():
+            self._slots_seen = self._slots()
+            self._release_bounded()
 
     def _return(self) -> None:
         aside, self._aside = self._aside, []
         for share in aside:
             self.reorder(share)
 
+    def _release_bounded(self) -> None:
+        for share in list(self._bounded):
+            self.reorder(share)
+
     def next(self) -> Backlog | None:
         """See ``StartQueue``."""
         for partition in self._paced:
-            if partition not in self._passed_paced:
+            if partition not in self._passed:
                 return partition, partition.ordering
         share = self._next_class()
         if share is None:
             return None
-        records = next(each for each in self._backlogs[share] if each not in self._passed)
+        records = next(each for each in self._backlogs[share] if not self._is_passed(each))
         return records.ordering.partition, records
 
     def _next_class(self) -> ShareClass | None:
+        if self._bounded and len(self._backlogs) == 1:
+            self._release_bounded()  # no other class waits
+        if not self._strict:
+            return self._head(0.0)
         heads = {weight: head for weight in list(self._heaps) if (head := self._head(weight))}
         if not heads:
             return None
-        if self._shares.rules.order == "shares":
-            return min(heads.values(), key=_virtual_s)
         self._first_weight = max(heads)
         first = heads.pop(self._first_weight)
         floor = self._shares.rules.floor
@@ -157,44 +182,50 @@ class FairQueue:
             return first
         if not self._both_wait:
             self._both_wait, self._others_s = True, self._first_s
-        if floor and self._others_s < self._first_s:
-            return min(heads.values(), key=_virtual_s)
+        if floor:
+            other = min(heads.values(), key=_virtual_s)
+            # A slice has to fit into the floor: else one would follow each record of the first.
+            if 0 < self._shares.usual_s(other, 1) / floor <= self._first_s - self._others_s:
+                return other
         return first
 
     def _head(self, weight: float) -> ShareClass | None:
         """Return the next class of a weight that may have a slot."""
-        heap = self._heaps[weight]
+        heap = self._heaps.get(weight)
         while heap:
             _, number, share = heap[0]
-            if self._valid.get(share) == number and self._may_start(share):
-                return share
-            heappop(heap)
             if self._valid.get(share) == number:
-                self._aside.append(share)
-        del self._heaps[weight]
+                if self._holds_all(share):
+                    self._bounded[share] = None
+                elif self._passed and all(map(self._is_passed, self._backlogs[share])):
+                    self._aside.append(share)
+                else:
+                    return share
+            heappop(heap)
+        self._heaps.pop(weight, None)
         return None
 
-    def _may_start(self, share: ShareClass) -> bool:
+    def _is_passed(self, records: ClassRecords) -> bool:
+        return records.ordering.partition in self._passed
+
+    def _holds_all(self, share: ShareClass) -> bool:
+        """Return whether a class holds as many slots as it may."""
         rules = self._shares.rules
-        if self._passed and self._passed.issuperset(self._backlogs[share]):
-            return False
         if rules.most_slots is not None and share.slots >= rules.most_slots:
-            return False
-        if rules.most_share >= 1 or len(self._backlogs) < 2:
             return True
-        return share.slots < max(1, int(rules.most_share * self._slots()))
+        if rules.most_share >= 1 or len(self._backlogs) < 2:
+            return False
+        return share.slots >= max(1, int(rules.most_share * self._slots_seen))
 
     def served(self, backlog: Backlog) -> None:
         """See ``StartQueue``."""
         partition, records = backlog
-        self._passed.clear()
-        self._passed_paced.clear()
         if not isinstance(records, ClassRecords):
             self._leave_paced(partition)
             return
         share, rules = records.share, self._shares.rules
         self._shares.serve(share)
-        if rules.order == "strict" and self._both_wait:
+        if self._both_wait:
             used_s = self._shares.usual_s(share, 1)
             if share.weight == self._first_weight:
                 self._first_s += used_s / (1 - rules.floor)
@@ -206,15 +237,10 @@ class FairQueue:
         elif records in of_class:
             del of_class[records]
             of_class[records] = None
-        self._return()
 
     def pass_over(self, backlog: Backlog) -> None:
-        """See ``StartQueue``."""
-        records = backlog[1]
-        if isinstance(records, ClassRecords):
-            self._passed.add(records)
-        else:
-            self._passed_paced.add(backlog[0])
+        """Give the turn of its partition to the others in this round."""
+        self._passed.add(backlog[0])
 
     def leave(self, backlog: Backlog) -> None:
         """See ``StartQueue``."""
