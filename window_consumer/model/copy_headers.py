@@ -11,7 +11,7 @@ from typing import NamedTuple
 from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message, TopicPartition
-from window_consumer.model.record_identity import RecordOrigin, given_id, origin_in
+from window_consumer.model.record_identity import given_id, origin_in
 
 
 class Hop(NamedTuple):
@@ -39,8 +39,11 @@ def of_source(message: Message) -> Hop:
     """Return the hop of a record that was delivered from a source topic."""
     name = TopicPartition(message.topic(), message.partition())
     offset = message.offset()
-    record_id = given_id(message.headers()) or _place(name, offset)
-    return Hop(record_id, name, offset, _timestamp(message))
+    headers = message.headers()
+    record_id = (given_id(headers) if headers else None) or _place(name, offset)
+    kind, milliseconds = message.timestamp()
+    timestamp = None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds
+    return Hop(record_id, name, offset, timestamp)
 
 
 def of_copy(message: Message) -> Hop:
@@ -82,9 +85,4 @@ def not_before(message: Message) -> int | None:
 
 
 def _place(name: TopicPartition, offset: int) -> bytes:
-    return str(RecordOrigin(name.topic, name.partition, offset)).encode()
-
-
-def _timestamp(message: Message) -> int | None:
-    kind, milliseconds = message.timestamp()
-    return None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds
+    return b"%s/%d/%d" % (name.topic.encode(), name.partition, offset)

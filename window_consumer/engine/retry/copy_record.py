@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
-from attrs import frozen
+from attrs import field, frozen
 
 from window_consumer.engine.retry.failed_record import Detail, FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
@@ -35,6 +35,24 @@ class CopyOrigin:
     app_version: str = ""
     host: str = ""
     """Where the handler ran; omitted from the copy if unknown."""
+    _writer: tuple[tuple[str, bytes], ...] = field(init=False, eq=False, repr=False)
+    """The headers that say who wrote a copy: those before the handler's."""
+    _version_and_host: tuple[tuple[str, bytes], ...] = field(init=False, eq=False, repr=False)
+    """Those behind it."""
+
+    @_writer.default
+    def _encode_writer(self) -> tuple[tuple[str, bytes], ...]:
+        return (names.FORMAT, names.FORMAT_VERSION), (names.GROUP, self.group.encode())
+
+    @_version_and_host.default
+    def _encode_version_and_host(self) -> tuple[tuple[str, bytes], ...]:
+        host = [(names.HOST, self.host.encode("utf-8", "replace"))] if self.host else []
+        return (names.APP_VERSION, self.app_version.encode()), *host
+
+    def headers(self, handler: str | None) -> Sequence[tuple[str, bytes]]:
+        """Return the headers that say who wrote a copy; of the record's handler, if it is known."""
+        name = (names.HANDLER, (handler or self.handler).encode())
+        return *self._writer, name, *self._version_and_host
 
 
 @frozen
@@ -77,34 +95,44 @@ def copy_of(
 
     ``wall_offset_ms`` turns the record's monotonic times into milliseconds since 1970.
     """
-    message = failed.message
-    hop = failed.hop
+    message, partition = failed.message, failed.partition
+    hop = partition.retry_level.hop_of(message)
+    place = hop.origin
     fault = failed.failure.fault
     texts = failed.detail is not Detail.WITHOUT_ERROR_TEXTS
-    first_failure = _milliseconds(failed.first_failure, wall_offset_ms)
-    if hop.first_failure is not None:
-        first_failure = hop.first_failure
-    ours: list[tuple[str, bytes]] = [
+    first_failure = hop.first_failure
+    if first_failure is None:
+        first_failure = round(failed.first_failure * 1000 + wall_offset_ms)
+    last_failure = round(failed.last_failure * 1000 + wall_offset_ms)
+    ours: list[tuple[str, bytes | None]] = [
         (names.ID, hop.record_id),
-        (names.ORIGINAL_TOPIC, hop.origin.topic.encode()),
-        (names.ORIGINAL_PARTITION, _decimal(hop.origin.partition)),
-        (names.ORIGINAL_OFFSET, _decimal(hop.offset)),
-        *_original_timestamp(hop),
-        *_original_topic_id(failed, hop),
-        (names.FORMAT, names.FORMAT_VERSION),
-        (names.GROUP, origin.group.encode()),
-        (names.HANDLER, (failed.failure.handler or origin.handler).encode()),
-        (names.APP_VERSION, origin.app_version.encode()),
-        *_host(origin),
+        (names.ORIGINAL_TOPIC, place.topic.encode()),
+        (names.ORIGINAL_PARTITION, b"%d" % place.partition),
+        (names.ORIGINAL_OFFSET, b"%d" % hop.offset),
+    ]
+    if hop.timestamp is not None:
+        ours.append((names.ORIGINAL_TIMESTAMP, b"%d" % hop.timestamp))
+    # A copy without the topic's id never gets another one.
+    is_copy = partition.retry_level.is_copy
+    if topic_id := hop.topic_id if is_copy else (partition.topic_id or "").encode():
+        ours.append((names.ORIGINAL_TOPIC_ID, topic_id))
+    ours += origin.headers(failed.failure.handler)
+    ours += (
         (names.REASON, str(failed.reason).encode()),
         (names.ERROR_CLASS, fault.error_class.encode()),
         (names.ERROR_FINGERPRINT, fault.fingerprint.encode()),
-        (names.ATTEMPTS, _decimal(hop.attempts + failed.attempts - failed.uncalled)),
-        (names.FIRST_FAILURE, _decimal(first_failure)),
-        (names.LAST_FAILURE, _decimal(_milliseconds(failed.last_failure, wall_offset_ms))),
-        *_level(failed, hop, wall_offset_ms),
-        *_of_error(failed),
-    ]
+        (names.ATTEMPTS, b"%d" % (hop.attempts + failed.attempts - failed.uncalled)),
+        (names.FIRST_FAILURE, b"%d" % first_failure),
+        (names.LAST_FAILURE, b"%d" % last_failure),
+    )
+    if failed.level is not None:
+        due = round((failed.last_failure + failed.level.delay_s) * 1000 + wall_offset_ms)
+        ours.append((names.LEVEL, failed.level.name.encode()))
+        ours.append((names.NOT_BEFORE, b"%d" % due))
+    elif hop.level is not None:
+        ours.append((names.LEVEL, hop.level))
+    if isinstance(failed.failure.error, NotCalled):
+        ours += failed.failure.error.headers
     if texts:
         stack = cut_front(fault.stack, names.MAX_ERROR_STACK_BYTES)
         ours.append((names.ERROR_MESSAGE, cut(fault.message, names.MAX_ERROR_MESSAGE_BYTES)))
@@ -113,12 +141,11 @@ def copy_of(
     if failed.detail is Detail.REFERENCE and value is not None:
         ours.append((names.VALUE_REF, _reference(hop, value)))
         value = None
+    theirs = message.headers()
+    if theirs:
+        ours[:0] = names.each_once(_GOES_ALONG.of(theirs))
     return Copy(
-        topic=target.topic,
-        partition=place_of(hop.origin.partition, target.partitions),
-        key=message.key(),
-        value=value,
-        headers=[*names.each_once(_GOES_ALONG.of(message.headers() or ())), *ours],
+        target.topic, place_of(place.partition, target.partitions), message.key(), value, ours
     )
 
 
@@ -147,50 +174,6 @@ def cut_front(text: str, max_bytes: int) -> bytes:
     return data[len(data) - max_bytes :].decode("utf-8", "ignore").encode()
 
 
-def _original_timestamp(hop: Hop) -> list[tuple[str, bytes]]:
-    if hop.timestamp is None:
-        return []
-    return [(names.ORIGINAL_TIMESTAMP, _decimal(hop.timestamp))]
-
-
-def _original_topic_id(failed: FailedRecord, hop: Hop) -> list[tuple[str, bytes]]:
-    """Return the header for the topic's id; a copy without it never gets another one."""
-    partition = failed.partition
-    if partition.retry_level.is_copy:
-        topic_id = hop.topic_id
-    else:
-        topic_id = (partition.topic_id or "").encode()
-    return [(names.ORIGINAL_TOPIC_ID, topic_id)] if topic_id else []
-
-
-def _host(origin: CopyOrigin) -> list[tuple[str, bytes]]:
-    return [(names.HOST, origin.host.encode("utf-8", "replace"))] if origin.host else []
-
-
-def _level(failed: FailedRecord, hop: Hop, wall_offset_ms: float) -> list[tuple[str, bytes]]:
-    """Return the headers for the copy's level and due time, or for its last level."""
-    if failed.level is None:
-        return [] if hop.level is None else [(names.LEVEL, hop.level)]
-    due = failed.last_failure + failed.level.delay_s
-    return [
-        (names.LEVEL, failed.level.name.encode()),
-        (names.NOT_BEFORE, _decimal(_milliseconds(due, wall_offset_ms))),
-    ]
-
-
-def _of_error(failed: FailedRecord) -> Sequence[tuple[str, bytes]]:
-    error = failed.failure.error
-    return error.headers if isinstance(error, NotCalled) else ()
-
-
 def _reference(hop: Hop, value: bytes) -> bytes:
     place = f"{hop.origin.topic}/{hop.origin.partition}/{hop.offset}"
     return f"{place} sha256:{sha256(value).hexdigest()}".encode()
-
-
-def _decimal(number: int) -> bytes:
-    return b"%d" % number
-
-
-def _milliseconds(monotonic_s: float, wall_offset_ms: float) -> int:
-    return round(monotonic_s * 1000 + wall_offset_ms)
