@@ -19,7 +19,7 @@ from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, TopicFacts
 from window_consumer.runtime.freeze_detector import FreezeDetector
-from window_consumer.runtime.publisher import Published, ResultAck
+from window_consumer.runtime.publisher import AckedCopies, Published, ResultAck
 from window_consumer.runtime.topic_watch import LogEnds, TopicNews
 from window_consumer.runtime.worker_log import WorkerLog
 
@@ -104,6 +104,10 @@ class WorkerMailbox:
                 taken = True
                 if type(item) is Slice:
                     self._engine.on_completion(item, now)
+                elif type(item) is AckedCopies:
+                    acked_at = self._clock.now()
+                    for failed in item.take():
+                        self._engine.on_published(failed, None, acked_at)
                 elif type(item) is MailboxRequest:
                     self._answer(item)
                 elif item is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import traceback
+from collections import deque
+from collections.abc import Iterator
 from functools import partial
 from queue import SimpleQueue
 from time import monotonic
@@ -36,6 +38,30 @@ class Published:
     error: PublishFailedError | None
 
 
+class AckedCopies:
+    """The records whose copies are acked; one item of the completions queue for all that wait.
+
+    Any thread may add to it. It is in the queue whenever it is not empty: acks come by hundreds,
+    and each item costs the poll thread as much as what it does about an ack.
+    """
+
+    def __init__(self, completions: SimpleQueue[Any]):
+        self._completions = completions
+        self._records: deque[FailedRecord] = deque()
+
+    def add(self, failed: FailedRecord) -> None:
+        """Add a record; wake the poll thread for the first one."""
+        self._records.append(failed)
+        if len(self._records) == 1:
+            self._completions.put(self)
+
+    def take(self) -> Iterator[FailedRecord]:
+        """Remove the records, those included that are added meanwhile, and yield them."""
+        records = self._records
+        while records:
+            yield records.popleft()
+
+
 @frozen
 class ResultAck:
     """The answer for one result of a call: ``error`` is None once it is acked."""
@@ -61,6 +87,7 @@ class Publisher:
     def __init__(self, worker: str, sink: Sink, completions: SimpleQueue[Any]):
         self._sink = sink
         self._completions = completions
+        self._acked = AckedCopies(completions)
         self._ended = threading.Event()
         self._trouble: tuple[str, float] | None = None
         """Why the client last gave up, and when; None since the last ack."""
@@ -77,11 +104,15 @@ class Publisher:
         return trouble[0] if trouble and monotonic() - trouble[1] < _TROUBLE_S else None
 
     def publish(self, failed: FailedRecord, copy: Copy) -> None:
-        """Send a record's copy; exactly one ``Published`` follows for it."""
+        """Send a record's copy; it comes back in ``AckedCopies`` or in a ``Published``, once."""
 
         def answer(error: PublishFailedError | None) -> None:
-            self._record_health(error)
-            self._completions.put(Published(failed, error))
+            if error is None:
+                self._trouble = None
+                self._acked.add(failed)
+            else:
+                self._record_health(error)
+                self._completions.put(Published(failed, error))
 
         self._sink.write(copy, answer)
 

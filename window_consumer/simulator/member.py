@@ -36,7 +36,7 @@ from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
 from window_consumer.runtime.poll_loop import PollLoop, PollLoopParts
-from window_consumer.runtime.publisher import Published, Publisher, ResultAck
+from window_consumer.runtime.publisher import AckedCopies, Published, Publisher, ResultAck
 from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.simulator.fake_processes import FakeProcesses
 from window_consumer.simulator.parking import SimulatedParking
@@ -91,8 +91,11 @@ class Completions(SimpleQueue[Any]):
         self._before: tuple[object, ...] | None = None
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
-        """Add an item."""
-        self._items.append(item)
+        """Add an item, or one for each record of several."""
+        if isinstance(item, AckedCopies):
+            self._items.extend(Published(failed, None) for failed in item.take())
+        else:
+            self._items.append(item)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
         """Return the next item; let time pass where a real queue would block."""
