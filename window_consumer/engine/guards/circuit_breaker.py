@@ -242,7 +242,7 @@ class CircuitBreaker:
     @property
     def lets_start(self) -> bool:
         """Calls may start freely."""
-        return self.limit is None and self.state in FREE
+        return self.state is BreakerState.CLOSED or (self.limit is None and self.state in FREE)
 
     @property
     def counts_calls(self) -> bool:

@@ -75,10 +75,14 @@ class OutageEvidence:
         self._last_at = now
         most = self._most
         calls = min(calls, most)
-        self._ends.append((now, calls))
+        ends = self._ends
+        ends.append((now, calls))
         self._known += calls
         if self._known > most:
-            self._drop_ends()
+            surplus = self._dropped + self._known - most
+            while surplus >= ends[0][1]:
+                surplus -= ends.popleft()[1]
+            self._dropped, self._known = surplus, most
         if failed or self._failed:
             self._failed = (self._failed << calls | failed) & self._mask
         if later or self._later:
@@ -93,13 +97,6 @@ class OutageEvidence:
     def _discard_known(self) -> None:
         self._known = self._failed = self._later = self._dropped = 0
         self._ends.clear()
-
-    def _drop_ends(self) -> None:
-        """Drop the earliest ends, of records that are not among the last ones any more."""
-        ends, surplus = self._ends, self._dropped + self._known - self._most
-        while surplus >= ends[0][1]:
-            surplus -= ends.popleft()[1]
-        self._dropped, self._known = surplus, self._most
 
     @property
     def since(self) -> float:
@@ -119,7 +116,8 @@ class OutageEvidence:
     @property
     def is_bad(self) -> bool:
         """At least ``min_calls`` of the last ones did not return, and more than allowed."""
-        return self.is_bad_beside(0)
+        bad = (self._failed | self._later).bit_count()
+        return bad >= self._min_calls and self.is_bad_beside(0)
 
     def is_bad_beside(self, undecided: int) -> bool:
         """Return whether it is bad even if as many calls that still run will return."""

@@ -54,9 +54,8 @@ class CallEvidence:
             if each is None:
                 begin = slice_.seqs.index(first)
                 self.returned(slice_, range(begin, begin + count), now)
-            elif isinstance(each.failure.error, RetryLater):
-                after_s = each.failure.error.after_s
-                self._breaker.asked_later(now, after_s, slice_, is_new=is_new)
+            elif isinstance(error := each.failure.error, RetryLater):
+                self._breaker.asked_later(now, error.after_s, slice_, is_new=is_new)
             else:
                 self._failed(each, now, slice_, is_new=is_new)
 
@@ -68,7 +67,8 @@ class CallEvidence:
             breaker.returned(
                 count, now, slice_, is_new=slice_.is_new, lanes=held, began=slice_.started
             )
-            breaker.lanes_returned(held)
+            if held:
+                breaker.lanes_returned(held)
             return
         lanes: list[Hashable] = [None]
         if not slice_.is_batch:

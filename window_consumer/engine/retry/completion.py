@@ -177,7 +177,8 @@ class Completion:
         partition, messages, seqs = slice_.partition, slice_.messages, slice_.seqs
         for done, returned in results.done:
             self._outcomes.finish(partition, returned, done, Outcome.DONE, now, slice_)
-            self._resolve(slice_, done)
+            if slice_.again:
+                self._resolve(slice_, done)
         skipped: dict[Outcome, list[int]] = {}
         for index, outcome in results.skipped.items():
             skipped.setdefault(outcome, []).append(index)
@@ -185,10 +186,10 @@ class Completion:
             own = [seqs[index] for index in indices]
             left = [messages[index] for index in indices]
             self._outcomes.finish(partition, left, own, outcome, now, slice_)
-            self._resolve(slice_, own)
+            if slice_.again:
+                self._resolve(slice_, own)
 
     def _resolve(self, slice_: Slice, seqs: Iterable[int]) -> None:
-        """Let go of records whose outcome is known, if they had failed before."""
-        if slice_.again:
-            for seq in seqs:
-                self._records.finish(slice_.again[seq])
+        """Let go of records that had failed before, and whose outcome is known."""
+        for seq in seqs:
+            self._records.finish(slice_.again[seq])

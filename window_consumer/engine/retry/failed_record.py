@@ -86,6 +86,8 @@ class FailedRecord:
     """Why and where it leaves; None while it is called again."""
     due: float = 0.0
     """When it is called or published again, if it waits for that."""
+    entry: int | None = None
+    """The number of its last entry in ``WaitingRecords``; None once it was removed there."""
     place: RecordPlace = Nowhere(RecordState.NEW)
     hold: LaneHold = NO_HOLD
     """The hold on its lane, until it has its final outcome."""

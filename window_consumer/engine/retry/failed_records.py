@@ -150,10 +150,9 @@ class FailedRecords:
     def release_due(self, now: float) -> None:
         """Release records whose wait is over, for their rate included."""
         self.ready.refill()
-        waiting, ready, leaving = self._waiting.heap, self.ready, self._leaving
-        while waiting and waiting[0][0] <= now:
-            failed = waiting[0][2]
-            _put(failed, ready if failed.spent is None else leaving)
+        ready, leaving = self.ready, self._leaving
+        for failed in self._waiting.take_due(now):
+            (ready if failed.spent is None else leaving).append(failed)
 
     def put_back(self, records: Sequence[FailedRecord]) -> None:
         """Let records be called whose call did not start, before all others."""

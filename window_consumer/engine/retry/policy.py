@@ -144,7 +144,7 @@ class RetryRules:
         if not (stalled or died) and self.is_fatal(error):
             reason = error.reason if isinstance(error, Fatal) else Reason.FATAL
             return Spent(reason, self.when_spent)
-        if self.moves and not died:
+        if self.on_failure != "block" and not died:
             wanted_s = error.after_s if isinstance(error, RetryLater) else 0.0
             spent = (stalled and not self.retries_stalled) or attempts >= self.allowed(level)
             if spent or wanted_s > self.backoff_max_s:

@@ -141,39 +141,55 @@ class WaitingRecords:
     state = RecordState.WAITING
 
     def __init__(self) -> None:
-        self.heap: list[tuple[float, int, FailedRecord]] = []
+        self._heap: list[tuple[float, int, FailedRecord]] = []
         """Due times and records, the first in front. Entries of removed records stay until they
         come first, or are too many."""
-        self._entries: dict[FailedRecord, int] = {}
-        """The number of each record's entry."""
         self._numbers = count()
+        self._len = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return self._len
 
-    def __contains__(self, failed: object) -> bool:
-        return failed in self._entries
+    def __contains__(self, failed: FailedRecord) -> bool:
+        return failed.place is self
 
     @property
     def first(self) -> FailedRecord | None:
         """The record that is due first."""
-        return self.heap[0][2] if self.heap else None
+        return self._heap[0][2] if self._heap else None
 
     def append(self, failed: FailedRecord) -> None:
         """Let a record wait until it is ``due``."""
-        number = self._entries[failed] = next(self._numbers)
-        heapq.heappush(self.heap, (failed.due, number, failed))
+        number = failed.entry = next(self._numbers)
+        heapq.heappush(self._heap, (failed.due, number, failed))
+        self._len += 1
         failed.place = self
+
+    def take_due(self, now: float) -> Iterator[FailedRecord]:
+        """Remove the records that are due, and yield them; the caller gives them a place."""
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            _, number, failed = heapq.heappop(heap)
+            if failed.entry == number:
+                self._len -= 1
+                yield failed
+        self._drop_removed()
 
     def remove(self, failed: FailedRecord) -> None:
         """Remove a record."""
-        entries, heap = self._entries, self.heap
-        del entries[failed]
-        while heap and entries.get(heap[0][2]) != heap[0][1]:
-            heapq.heappop(heap)
-        if len(heap) > 2 * len(entries) + _STALE:
-            heap[:] = [entry for entry in heap if entries.get(entry[2]) == entry[1]]
+        heap = self._heap
+        failed.entry = None
+        self._len -= 1
+        self._drop_removed()
+        if len(heap) > 2 * self._len + _STALE:
+            heap[:] = [entry for entry in heap if entry[2].entry == entry[1]]
             heapq.heapify(heap)
+
+    def _drop_removed(self) -> None:
+        """Drop the entries of removed records from the front."""
+        heap = self._heap
+        while heap and heap[0][2].entry != heap[0][1]:
+            heapq.heappop(heap)
 
 
 class HeldCalls:

@@ -59,12 +59,9 @@ class RecordOutcomes:
         if isinstance(failure.error, CallAgain):
             return failed  # nothing has failed
         self._news.append(failed)
-        self._notify_failed(failed)
-        return failed
-
-    def _notify_failed(self, failed: FailedRecord) -> None:
         if self.observer is not None:
-            self.observer.failed(failed, failed.last_failure)
+            self.observer.failed(failed, now)
+        return failed
 
     def abandon(  # noqa: PLR0913 - as above
         self,
@@ -89,7 +86,8 @@ class RecordOutcomes:
             called_at=called_at,
             still_runs=True,
         )
-        self._notify_failed(failed)
+        if self.observer is not None:
+            self.observer.failed(failed, now)
         if failed.is_dropped:
             self.leave(failed, Outcome.DROPPED, now)
 
