@@ -96,6 +96,8 @@ def play(bootstrap: str, prefix: str) -> dict[str, Any]:
         "urgent_p99_ratio": seen["urgent shares"].p99_ms / seen["urgent alone"].p99_ms,
         "share_error": abs(other - 1),
         "strict_p99_ratio": seen["urgent strict"].p99_ms / seen["urgent alone"].p99_ms,
+        "strict_together": seen["urgent strict"].records_per_s
+        / seen["urgent shares"].records_per_s,
         "unfair_p99_ratio": seen["unfair"].p99_ms / seen["alone"].p99_ms,
         **{f"{name.replace(' ', '_')}_p99_ms": each.p99_ms for name, each in seen.items()},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -167,6 +168,47 @@ def test_the_floor_of_the_others_comes_after_the_first_class_has_used_the_rest()
     first = begun.index("urgent")  # what was in slots before is called again by this test
     others = [at - first for at, name in enumerate(begun) if at > first and name == "slow"]
     assert others[:2] == [6, 13]
+
+
+def starts_of(shop: Shop, until_s: float, cost_s: float = 0.01) -> list[float]:
+    """Let slots work and the poll thread wait for as long as it says; return when calls began."""
+    began: dict[Slice, float] = {}
+    starts: list[float] = []
+    end = shop.now + until_s
+    while shop.now < end:
+        for slice_ in [each for each in shop.out if began.get(each, end) + cost_s <= shop.now]:
+            shop.finish(slice_, cost_s)
+        for slice_ in shop.tick().dispatch:
+            began[slice_] = shop.now
+            starts.append(shop.now)
+        next_end = min((began[each] + cost_s for each in shop.out), default=end)
+        wait_s = shop.engine.wait_s(shop.now, 1.0)
+        assert wait_s > 0 or shop.last.dispatch
+        shop.now = min(next_end, shop.now + max(wait_s, 1e-6))
+    return starts
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_strict_order_spreads_starts_so_that_a_slot_becomes_free_soon(*, is_strict: bool) -> None:
+    """Four slots that begin together would end together each time."""
+    order: Any = {"order": "strict", "weights": {"urgent": 10.0}} if is_strict else {}
+    shop = Shop(**order)
+    shop.send("slow", 2000)
+    starts = starts_of(shop, 1.0)
+    gaps = [after - before for before, after in pairwise(starts[-100:])]
+    assert (max(gaps) < 0.004) == is_strict, "even is 0.0025"
+    assert len(starts) > 0.97 * SLOTS * 1.0 / 0.01
+
+
+def test_an_urgent_record_is_not_held_for_even_starts() -> None:
+    shop = Shop(order="strict", weights={"urgent": 10.0})
+    shop.send("slow", 2000)
+    starts_of(shop, 0.5)
+    for slice_ in shop.out[:2]:
+        shop.finish(slice_, 0.01)
+    shop.send("urgent", 2)
+    shop.tick()
+    assert shop.running()["urgent"] == 2
 
 
 def test_strict_order_without_a_floor_starves_the_others() -> None:

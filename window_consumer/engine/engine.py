@@ -768,6 +768,8 @@ class Engine:
         if self.rates is not None and self.breaker.limit != 0:
             longest_s = min(longest_s, max(0.0, self.rates.next_at - now))
         longest_s = min(longest_s, max(0.0, self.dispatcher.next_due(now) - now))
+        if self.shares is not None:
+            longest_s = min(longest_s, max(0.0, self.shares.held_until - now))
         spent = self.failed_records.spent.first
         if spent:
             settled_at = spent_call(spent).settled_at(self.breaker.state)
@@ -824,7 +826,7 @@ class Engine:
 
     def _begin_tick(self, now: float, wall_ms: float) -> None:
         if self.shares is not None:
-            self.shares.now = now
+            self.shares.begin_turn(now)
         if self.rates is not None:
             for partition in self.rates.refill(now):
                 if partition.is_assigned:

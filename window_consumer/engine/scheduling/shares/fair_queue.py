@@ -4,6 +4,10 @@
 while others wait, too, these get their floor of the slot time. No class gets a slot beyond what it
 may hold.
 
+In strict order, starts of classes below the highest weight are spread. Slots that begin together
+end together, time and again: a record of the first class would wait for nearly a whole call instead
+of one divided by the number of slots.
+
 Cost: O(log n) with n classes for each slice, whatever waits, and for each round the classes of
 partitions that are passed over, which are few.
 """
@@ -20,6 +24,24 @@ from window_consumer.engine.scheduling.shares.share_classes import ShareClass, S
 from window_consumer.engine.scheduling.start_queue import Backlog
 
 Entry = tuple[float, int, ShareClass]
+
+EVEN = 0.9
+"""Starts are even at this part of the time between two of them: calls differ a little, and slots
+should not wait for their turn."""
+
+LEAST_EVEN_S = 0.0003
+"""If starts follow each other more closely than this, a turn for each would take all the time."""
+
+SPREAD = 0.25
+"""How much of the time to an even start a slot is held: the same slots' next starts are closer to
+even then. With more, slots that end together by chance idle; the benchmark `fair` lost 9 % with 0.5
+and 3 % with this."""
+
+LEAST_HELD_S = 50e-6
+"""Waiting for less takes longer than that."""
+
+MOST_HELD_S = 0.001
+"""How long a slot is held at most, so that nobody notices it where calls are long."""
 
 
 class FairQueue:
@@ -51,7 +73,10 @@ class FairQueue:
         divided by its share."""
         self._both_wait = False
         self._first_weight = 0.0
-        """That of the first class, where both wait."""
+        """That of the first class that waits."""
+        self._highest_weight = shares.rules.highest_weight
+        self._spread_after = self._spread_until = float("-inf")
+        """The last start that was looked at, and until when the next one is held."""
         self._size = 0
         self._partitions: dict[Partition, None] = {}
         shares.queues.append(self)
@@ -161,7 +186,7 @@ class FairQueue:
             if partition not in self._passed:
                 return partition, partition.ordering
         share = self._next_class()
-        if share is None:
+        if share is None or (self._strict and self._is_early(share)):
             return None
         records = next(each for each in self._backlogs[share] if not self._is_passed(each))
         return records.ordering.partition, records
@@ -188,6 +213,22 @@ class FairQueue:
             if 0 < self._shares.usual_s(other, 1) / floor <= self._first_s - self._others_s:
                 return other
         return first
+
+    def _is_early(self, share: ShareClass) -> bool:
+        """Return whether the next start of a class is held, as it is too close to the last one."""
+        shares = self._shares
+        if share.weight >= self._highest_weight or share.weight < self._first_weight:
+            return False  # it is the first of all, or its floor is due
+        if self._spread_after != shares.last_sent:
+            self._spread_after = shares.last_sent
+            even_s = EVEN * shares.mean_s / max(1, self._slots_seen)
+            held_s = SPREAD * (shares.last_sent + even_s - shares.now)
+            is_worth_it = even_s > LEAST_EVEN_S and held_s > LEAST_HELD_S
+            self._spread_until = shares.now + min(held_s, MOST_HELD_S) if is_worth_it else 0.0
+        if shares.now >= self._spread_until:
+            return False
+        shares.held_until = self._spread_until
+        return True
 
     def _head(self, weight: float) -> ShareClass | None:
         """Return the next class of a weight that may have a slot."""

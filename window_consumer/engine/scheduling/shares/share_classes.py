@@ -56,6 +56,11 @@ class FairRules:
         """Slots may be idle although records wait: no class may hold all."""
         return self.most_share < 1 or self.most_slots is not None
 
+    @property
+    def highest_weight(self) -> float:
+        """The weight of the class that is first in strict order."""
+        return max([self.weight_of(None), *self.weights.values()])
+
     def weight_of(self, name: str | None) -> float:
         """Return the weight of a class."""
         default = self.weights.get(DEFAULT, 1.0)
@@ -102,6 +107,10 @@ class ShareClasses:
     def __init__(self, rules: FairRules):
         self.rules = rules
         self.now = 0.0
+        self.last_sent = float("-inf")
+        """When a slice went out last."""
+        self.held_until = float("inf")
+        """When a record may start that was held in this turn; infinity if none was."""
         self.overflow = 0
         """How many records were counted among those without a class, as there were too many."""
         self.queues: list[ClassQueue] = []
@@ -115,6 +124,11 @@ class ShareClasses:
         """What any record usually takes."""
         self._out: dict[Slice, tuple[ShareClass, float]] = {}
         """The slices in progress, with their class and the virtual time that they were charged."""
+
+    def begin_turn(self, now: float) -> None:
+        """Set the time of the poll thread's turn."""
+        self.now = now
+        self.held_until = float("inf")
 
     # ---- classes
 
@@ -177,6 +191,7 @@ class ShareClasses:
     def sent(self, slice_: Slice) -> None:
         """See ``SlotTimeLedger``. A slice of retries counts for the class of its first record."""
         share = self.of(slice_.partition, slice_.messages[0])
+        self.last_sent = self.now
         if share.is_idle:
             self._awake(share)
         share.slots += 1
@@ -197,6 +212,11 @@ class ShareClasses:
         share.used_s += elapsed
         self._charge(share, elapsed / share.weight - charged)
         self._rest(share)
+
+    @property
+    def mean_s(self) -> float:
+        """What a record of any class usually takes; 0 while it is not known."""
+        return self._cost_s
 
     def usual_s(self, share: ShareClass, records: int) -> float:
         """Return what records of a class usually take."""
