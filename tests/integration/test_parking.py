@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka import Producer
 
+from tests.commands import Commands
 from tests.integration.conftest import ShopOn, protocol_settings
 from tests.integration.retry_topics import CALM, RetryTopics
 from tests.integration.shop import DEADLINE_S, Shop
@@ -62,6 +63,31 @@ def test_after_a_restart_the_dead_letters_say_who_follows(shop: ShopOn, protocol
     assert [each.value for each in orders.calls] == [b"5"]
     values = [each.value() for each in ladder.dead_letters()]
     assert values == [b"0", b"3", b"0", b"1", b"1", b"2", b"4"]
+
+
+def test_one_redrive_brings_a_dead_head_and_its_followers_back_in_order(
+    shop: ShopOn, commands: Commands
+) -> None:
+    orders = shop(1)
+    done: list[bytes | None] = []
+    values = [b"%d" % number for number in range(5)]
+    is_closed = True
+
+    def behave(record: Record) -> None:
+        if is_closed and record.value == b"0":
+            raise ConnectionError("closed")
+        done.append(record.value)
+
+    orders.behave = behave
+    retry = {**RETRY, "park": {"on_dead": "follow"}}
+    with orders.running(ordering="key", retry=retry, breaker=dict(CALM)):
+        orders.write([NewRecord(each, b"bad", [], 0) for each in values])
+        orders.until(lambda: len(orders.dead_letters()) == 5, "the family is dead")
+        is_closed = False
+        file = str(orders.directory / f"{orders.group}.yaml")
+        assert commands.run("dlq", "redrive", "-c", file).code == 0
+        orders.until(lambda: len(done) == 5, "all are done")
+    assert done == values
 
 
 def copy(orders: Shop, topic: str, key: bytes, number: int, reason: bytes) -> None:

@@ -9,10 +9,11 @@ from typing import Final
 from attrs import frozen
 
 from window_consumer.config import TopicNames, TopicsConfig
+from window_consumer.engine.commits.commit_metadata import decode, is_of_earlier_topic, topic_hash
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import Target, place_of
 from window_consumer.engine.turn import CopyTo
-from window_consumer.kafka.group_progress import GroupProgress
+from window_consumer.kafka.group_progress import CommittedMark, GroupProgress
 from window_consumer.kafka.log_times import offsets_at
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.kafka.topic_reader import TopicReader
@@ -98,7 +99,8 @@ class ParkTopics:
             standing = progress.standing(partitions)
             # Asked for afterwards: nothing that the committed offset belongs to is beyond it.
             ends = worker.cluster.log_ends(list(partitions))
-            spans = {name: Span(max(0, standing[name].offset), ends[name]) for name in partitions}
+            firsts = self._firsts(standing, ends)
+            spans = {name: Span(firsts[name], ends[name]) for name in partitions}
             spans = {name: span for name, span in spans.items() if span.count}
             if not spans:
                 return {}
@@ -107,6 +109,23 @@ class ParkTopics:
                 copies.add(messages)
         found = {name: each for name, each in copies.found.items() if each}
         return self._marked(found) if found and self._follows else found
+
+    def _firsts(
+        self, standing: Mapping[TopicPartition, CommittedMark], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return where the worker begins: a commit of another log counts neither there nor here."""
+        notes = {name: decode(each.mark) for name, each in standing.items() if ends[name]}
+        named = {name: note for name, note in notes.items() if note is not None and note.topic_hash}
+        topics = self.worker.cluster.topics(sorted({name.topic for name in named}))
+        firsts = {
+            name: each.offset if 0 <= each.offset <= ends[name] else 0
+            for name, each in standing.items()
+        }
+        for name, note in named.items():
+            now = topic_hash(topics[name.topic].topic_id) if name.topic in topics else 0
+            if is_of_earlier_topic(note, standing[name].offset, now):
+                firsts[name] = 0
+        return firsts
 
     @property
     def _follows(self) -> bool:
