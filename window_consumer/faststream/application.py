@@ -12,6 +12,7 @@ from window_consumer.faststream.calls import CallMiddleware, SubscriberCalls
 from window_consumer.faststream.kinds import BrokerKind, kind_of
 from window_consumer.faststream.publishing import CallProducer
 from window_consumer.faststream.refused import refuse_broker, refuse_subscriber, refuse_version
+from window_consumer.faststream.service import only_broker_of, refuse_hooks, service_of
 
 
 def worker_of(broker: Any, *, name: str = "faststream", version: str = "") -> App:
@@ -23,11 +24,17 @@ def worker_of(broker: Any, *, name: str = "faststream", version: str = "") -> Ap
     ``on_failure``: ``block`` for ``AckPolicy.NACK_ON_ERROR``, otherwise ``overtake``. What a call
     publishes is written after it has returned, and acknowledged before its record is finished.
 
-    Call it after the last subscriber was registered. The broker needs no connection, and can still
-    be run by FastStream: outside our calls nothing of it changes. ``name`` and ``version`` are
-    those of ``App``. Raises UsageError for what has no counterpart here, for a broker of another
-    system, and for a broker without subscribers.
+    Given the ``FastStream`` application in place of its broker, its lifespan and hooks run in each
+    process, on the event loop that its functions then share; without hooks it is the same.
+
+    Call it after the last subscriber and hook were registered. The broker needs no connection, and
+    can still be run by FastStream: outside our calls nothing of it changes. ``name`` and
+    ``version`` are those of ``App``. Raises UsageError for what has no counterpart here, for a
+    broker of another system, without subscribers, or whose application has hooks.
     """
+    service = service_of(broker)
+    if service is not None:
+        broker = only_broker_of(broker)
     kind = kind_of(broker)
     refuse_version(installed("faststream"))
     refuse_broker(broker)
@@ -39,10 +46,14 @@ def worker_of(broker: Any, *, name: str = "faststream", version: str = "") -> Ap
         )
     for subscriber in subscribers:
         refuse_subscriber(subscriber)
+    if service is None:
+        refuse_hooks(broker)
     _observe(broker)
     app = App(name, version=version)
+    if service is not None and service.hooks:
+        app.lifespan(service.lifespan)
     for handler_name, subscriber in _named(subscribers):
-        _register(app, handler_name, SubscriberCalls(broker, subscriber, kind), kind)
+        _register(app, handler_name, SubscriberCalls(broker, subscriber, kind, service), kind)
     return app
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from traceback import walk_tb
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from faststream.message import AckStatus
 from window_consumer import Fatal, Produce, Record, Skip, Undecodable
 from window_consumer.faststream.kinds import BrokerKind
 from window_consumer.faststream.publishing import PublishingCall, call_begun, current_call
+from window_consumer.faststream.service import Service
 
 
 class CallMiddleware(BaseMiddleware):
@@ -43,10 +45,13 @@ class CallMiddleware(BaseMiddleware):
 
 
 class SubscriberCalls:
-    """Calls one subscriber. Owner: the event loop of its worker."""
+    """Calls one subscriber. Owner: the event loop of its worker, or of the hooks."""
 
-    def __init__(self, broker: Any, subscriber: Any, kind: BrokerKind):
+    def __init__(
+        self, broker: Any, subscriber: Any, kind: BrokerKind, service: Service | None = None
+    ):
         self.subscriber = subscriber
+        self._service = service
         self._broker = broker
         self._kind = kind
         self._prepared = False
@@ -61,6 +66,11 @@ class SubscriberCalls:
         return await self._call(tuple(map(self._kind.message_of, records)))
 
     async def _call(self, message: Any) -> list[Produce]:
+        if self._service is None:
+            return await self._call_here(message)
+        return await self._service.at_home(partial(self._call_here, message))
+
+    async def _call_here(self, message: Any) -> list[Produce]:
         if not self._prepared:
             # Again: FastStream(broker), below worker_of, gives the broker another context.
             self.subscriber._build_fastdepends_model()  # noqa: SLF001 - only start() calls it,
