@@ -68,12 +68,14 @@ class Service:
             await hook()
 
 
-async def _called_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> Any:
+async def _called_on(
+    loop: asyncio.AbstractEventLoop, call: Callable[[], Coroutine[Any, Any, T]]
+) -> T:
     """Return the result of a call on another loop; a cancelled one may clean up first."""
     here, done = asyncio.get_running_loop(), asyncio.Event()
-    tasks: list[asyncio.Task[Any]] = []
+    tasks: list[asyncio.Task[T]] = []
 
-    def on_done(_task: asyncio.Task[Any]) -> None:
+    def on_done(_task: asyncio.Task[T]) -> None:
         with suppress(RuntimeError):  # it is closed, and nobody waits
             here.call_soon_threadsafe(done.set)
 
@@ -132,6 +134,6 @@ def hooks_of(application: Application) -> Sequence[str]:
     return (*lifespan, *(kind for kind in _HOOKS if _functions(application, kind)))
 
 
-def _functions(application: FastStream, kind: str) -> Sequence[Callable[[], Any]]:
+def _functions(application: Application, kind: str) -> Sequence[Callable[[], Any]]:
     functions: Sequence[Callable[[], Any]] = getattr(application, f"_{kind}_calling")
     return functions
