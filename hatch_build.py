@@ -1,8 +1,10 @@
-"""Where the project lives, for the wheel's metadata: ``[project.urls]``.
+"""Where the project lives, for the wheel's metadata: ``[project.urls]``, and the README's links.
 
 A checkout does not know its public address before it has one, so none is written down. The build
 takes WINDOW_CONSUMER_REPOSITORY, else the remote ``origin`` of the checkout; an sdist keeps what it
 was built with. Without any of these a wheel has no addresses, rather than wrong ones.
+
+A package index shows the README without the files beside it, so its links become absolute.
 """
 
 from __future__ import annotations
@@ -25,9 +27,15 @@ PAGES = {
     "Issues": "/issues",
 }
 
+README = "README.md"
+
 _REMOTE = re.compile(
     r"(?:https://(?:[^@/]+@)?|ssh://(?:[^@/]+@)?|[\w.-]+@)"
     r"(?P<host>[\w-]+(?:\.[\w-]+)+)(?::\d+)?[:/](?P<path>[\w./~-]+?)(?:\.git)?/?"
+)
+_RELATIVE_LINK = re.compile(
+    r"(?P<code>^```.*?^```$)|(?P<before>(?P<picture>!?)\[[^\]]*\]\()(?!https?:|mailto:|#)(?P<path>[^)\s]+)",
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -41,6 +49,10 @@ class Addresses(MetadataHookInterface):
             metadata["urls"] = {label: base + path for label, path in PAGES.items()}
         else:
             metadata["urls"] = kept(root / "PKG-INFO")
+        text = (root / README).read_text("utf-8")
+        if source := metadata["urls"].get("Source"):
+            text = with_absolute_links(text, source)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 def web_address(remote: str) -> str:
@@ -66,3 +78,15 @@ def kept(info: Path) -> dict[str, str]:
         return {}
     lines = HeaderParser().parsestr(info.read_text("utf-8")).get_all("Project-URL", [])
     return dict(line.split(", ", 1) for line in lines)
+
+
+def with_absolute_links(text: str, repository: str) -> str:
+    """Return Markdown whose links and pictures work on any site; code blocks stay."""
+
+    def absolute(found: re.Match[str]) -> str:
+        if found["code"] is not None:
+            return found["code"]
+        kind = "raw" if found["picture"] else "blob"
+        return f"{found['before']}{repository}/{kind}/HEAD/{found['path']}"
+
+    return _RELATIVE_LINK.sub(absolute, text)

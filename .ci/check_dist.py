@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tarfile
 import zipfile
@@ -51,6 +52,7 @@ def wrong_in_wheel(wheel: Path) -> Iterator[str]:
         if fields[field] != expected:
             yield f"{field} is {fields[field]!r}, not {expected!r}"
     yield from wrong_addresses(fields.get_all("Project-URL", []))
+    yield from wrong_links(fields.get_payload())
 
 
 def wrong_addresses(lines: Sequence[str]) -> Iterator[str]:
@@ -62,6 +64,15 @@ def wrong_addresses(lines: Sequence[str]) -> Iterator[str]:
     for label, address in found.items():
         if repository and not address.startswith(repository):
             yield f"{label} is {address!r}, not below {repository!r}"
+
+
+def wrong_links(description: str) -> Iterator[str]:
+    """Yield what a package index could not follow in the README, see hatch_build.py."""
+    if not description.startswith("# "):
+        yield "its long description is not the README"
+    if os.environ.get("WINDOW_CONSUMER_REPOSITORY"):
+        links = re.findall(r"\]\(([^)\s]+)\)", description)
+        yield from (f"the README's link {each} is relative" for each in links if "://" not in each)
 
 
 def wrong_in_sdist(sdist: Path) -> Iterator[str]:

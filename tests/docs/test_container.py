@@ -79,7 +79,7 @@ def test_what_a_wheel_is_made_of_is_copied() -> None:
     needed = {
         "hatch_build.py",
         *wheel,
-        project["project"]["readme"],
+        "README.md",  # hatch_build.py reads it
         *project["project"]["license-files"],
     }
     assert needed <= set(copied())
