@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import jsonschema
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from tests.commands import Commands
+from tests.docs.pages import ROOT
 from tests.project.conftest import python, run_its_tests
 from window_consumer.model.log_events import LogEvent
 from window_consumer.project.new_project import project_name
@@ -69,6 +71,13 @@ def test_the_container_runs_the_same_worker_and_finds_its_topic(shop: Commands) 
     assert "orders" in compose["topics"]["command"]
     address = compose["worker"]["environment"]["KAFKA_BOOTSTRAP"]
     assert address in compose["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+
+
+def test_the_container_has_a_python_that_the_package_is_tested_on(shop: Commands) -> None:
+    first, *_ = (shop.directory / "Dockerfile").read_text().splitlines()
+    version = first.removeprefix("FROM python:").removesuffix("-slim")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert f"Programming Language :: Python :: {version}" in project["classifiers"]
 
 
 def test_a_directory_that_is_not_empty_stays_as_it_is(commands: Commands) -> None:
