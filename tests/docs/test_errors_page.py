@@ -6,9 +6,11 @@ import ast
 import re
 from collections import Counter
 
+import pytest
+
 from tests.architecture.sources import PACKAGE
 from tests.docs.pages import ROOT
-from window_consumer.cli.output import BUG, explained_at
+from window_consumer.cli.output import BUG, errors_page, explained_at
 from window_consumer.model.errors import WindowConsumerError
 
 PAGE = (ROOT / "docs/errors.md").read_text("utf-8")
@@ -46,3 +48,21 @@ def test_the_page_has_what_each_code_means() -> None:
 
 def test_the_documentation_has_an_anchor_for_each_code() -> None:
     assert explained_at(WindowConsumerError.code).endswith("errors.md#wc100")
+
+
+@pytest.mark.parametrize(
+    ("urls", "page"),
+    [
+        ([], "docs/errors.md"),
+        (
+            ["Documentation, https://forge.example/it/blob/HEAD/docs/README.md"],
+            "https://forge.example/it/blob/HEAD/docs/errors.md",
+        ),
+        (
+            ["Source, https://x.example", "Documentation, https://docs.example/"],
+            "https://docs.example/errors.md",
+        ),
+    ],
+)
+def test_the_page_is_beside_the_one_that_the_package_names(urls: list[str], page: str) -> None:
+    assert errors_page(urls) == page

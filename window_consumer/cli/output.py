@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any, Final
+from urllib.parse import urljoin
 
 import click
 
@@ -132,9 +133,13 @@ def explained_at(code: str) -> str:
         urls = metadata("window-consumer").get_all("Project-URL") or []
     except PackageNotFoundError:
         urls = []
+    return f"{errors_page(urls)}#{code.lower()}"
+
+
+def errors_page(urls: Iterable[str]) -> str:
+    """Return the address of errors.md, beside the page that the Project-URLs of a package name."""
     found = dict(each.split(", ", 1) for each in urls if ", " in each)
-    base = found.get("Documentation", "docs").rstrip("/")
-    return f"{base}/errors.md#{code.lower()}"
+    return urljoin(found.get("Documentation", "docs/"), "errors.md")
 
 
 def duration(seconds: float) -> str:
