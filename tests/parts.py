@@ -1,9 +1,9 @@
 """The parts that tests use as their users do: ``python -m tests.parts`` brings what is missing.
 
-Debian's Chromium, promtool, PostgreSQL, Go and Node.js, Apache Kafka's jars, Amazon's client for
-JavaScript, Spark's connectors with their archive of classes. A part that may not be installed here
-is named, and the tests that need it are skipped; with CI set it is an error, and the exit code
-is 1.
+Debian's Chromium, promtool, PostgreSQL, Go, Node.js, zsh and fish, Apache Kafka's jars, Amazon's
+client for JavaScript, Spark's connectors with their archive of classes. A part that may not be
+installed here is named, and the tests that need it are skipped; with CI set it is an error, and the
+exit code is 1.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ PACKAGES = {
     "golang-go": ("go",),
     "nodejs": ("node",),
     "npm": ("npm",),
+    "zsh": ("zsh",),
+    "fish": ("fish",),
 }
 """Debian's packages, and the programs of which one is enough."""
 
@@ -108,7 +110,7 @@ def archive() -> None:
 
 SKIPPED = "tests that need it are skipped"
 PARTS: Sequence[tuple[str, Callable[[], None], str]] = (
-    ("Chromium, promtool, PostgreSQL, Go and Node.js", packages, SKIPPED),
+    ("Chromium, promtool, PostgreSQL, Go, Node.js, zsh and fish", packages, SKIPPED),
     ("Apache Kafka", kafka, SKIPPED),
     ("Amazon's client for JavaScript", javascript, SKIPPED),
     ("Spark's connectors", spark, SKIPPED),

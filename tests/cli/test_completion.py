@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -79,28 +77,3 @@ def test_the_script_asks_the_program(shell: str, commands: Commands) -> None:
     ended = commands.run("completion", shell)
     assert (ended.code, ended.err) == (0, "")
     assert f"_WINDOW_CONSUMER_COMPLETE={shell}_complete" in ended.out
-
-
-def test_bash_completes_with_the_script(commands: Commands, tmp_path: Path) -> None:
-    bash = shutil.which("bash")
-    assert bash is not None
-    (tmp_path / "window-consumer").write_text(
-        f"#!{sys.executable}\nfrom window_consumer.cli.main import main\nmain()\n"
-    )
-    (tmp_path / "window-consumer").chmod(0o755)
-    commands.configure(CONFIG)
-    script = (
-        'eval "$(window-consumer completion bash)"\n'
-        "COMP_WORDS=(window-consumer pause --worker ch) COMP_CWORD=3\n"
-        "_window_consumer_completion window-consumer\n"
-        'printf "%s\\n" "${COMPREPLY[@]}"\n'
-    )
-    done = subprocess.run(
-        [bash, "--norc", "-c", script],
-        cwd=commands.directory,
-        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout.split(), done.stderr) == (["charge", "check_stock"], "")
