@@ -1,4 +1,4 @@
-"""The list of commands in commands.md: ``python -m docs.command_reference`` regenerates it."""
+"""Exit codes and commands in commands.md: ``python -m docs.command_reference`` regenerates them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from window_consumer.cli.main import cli
+from window_consumer.cli.output import USUAL, own_exit_codes
 
 PAGE = Path(__file__).parent / "commands.md"
-_BEGIN, _END = "<!-- commands -->\n", "<!-- end of commands -->\n"
 
 
 def reference() -> str:
@@ -22,9 +22,28 @@ def reference() -> str:
 
 def rendered(page: str) -> str:
     """Return the page with the list as it should be."""
-    before, _, rest = page.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}{reference()}\n{_END}{after}"
+    page = _replaced(page, "exit codes", exit_codes())
+    return _replaced(page, "commands", f"{reference()}\n")
+
+
+def _replaced(page: str, name: str, text: str) -> str:
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}{text}{end}{after}"
+
+
+def exit_codes() -> str:
+    """Return the table of exit codes: the usual ones, and those that commands say themselves."""
+    own: dict[tuple[int, str], list[str]] = {}
+    for path, command in commands():
+        for code, meaning in own_exit_codes(command.callback).items():
+            own.setdefault((code, meaning), []).append(f"`{path}`")
+    rows = [(code, "all other commands", meaning) for code, meaning in USUAL.items()]
+    rows += [(code, ", ".join(names), meaning) for (code, meaning), names in own.items()]
+    rows.sort(key=lambda row: (row[0], row[1] == "all other commands"))
+    lines = [f"| {code} | {meaning} | {names} |\n" for code, names, meaning in rows]
+    return "".join(["\n| exit code | | of |\n|---|---|---|\n", *lines, "\n"])
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -11,13 +11,18 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from functools import wraps
 from importlib.metadata import PackageNotFoundError, metadata
-from typing import Any, Final
+from inspect import cleandoc
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import urljoin
 
 import click
 
 from window_consumer.model.errors import UsageError, WindowConsumerError
+
+CommandT = TypeVar("CommandT", bound=Callable[..., int])
 
 OK = 0
 FAILED = 1
@@ -26,13 +31,51 @@ FOUND = 3
 LOST = 3
 INTERRUPTED = 130
 
+USUAL: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        OK: "done",
+        FAILED: "it failed while running",
+        WRONG_USAGE: "wrong usage or configuration, and nothing was started",
+        INTERRUPTED: "interrupted",
+    }
+)
+"""What exit codes mean, unless a command says otherwise with ``exits``."""
 
 BUG: Final = "WC199"
 """The code of an error that is none of ours: a bug."""
 
 
+_EXIT_CODES: Final = "__exit_codes__"
+
 _PRINTED: Final = f"{__name__}.printed"
 """Set in the context of a command that has printed its object."""
+
+
+def exits(meanings: Mapping[int, str]) -> Callable[[CommandT], CommandT]:
+    """Say what a command's exit codes mean beyond the usual; its help then says it, too.
+
+    Goes directly above the function. A code that is neither usual nor named is a bug.
+    """
+
+    def declared(command: CommandT) -> CommandT:
+        @wraps(command)
+        def checked(*given: Any, **more: Any) -> int:
+            code = command(*given, **more)
+            assert code in {*USUAL, *meanings}, f"exit code {code} is not declared"
+            return code
+
+        named = "; ".join(f"{code}: {meaning}" for code, meaning in meanings.items())
+        checked.__doc__ = f"{cleandoc(command.__doc__ or '')}\n\nExit code {named}."
+        setattr(checked, _EXIT_CODES, meanings)
+        return cast("CommandT", checked)
+
+    return declared
+
+
+def own_exit_codes(callback: Callable[..., Any] | None) -> Mapping[int, str]:
+    """Return what a command's function was declared with."""
+    found: Mapping[int, str] = getattr(callback, _EXIT_CODES, {})
+    return found
 
 
 def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:

@@ -10,6 +10,7 @@ from window_consumer.cli import options
 from window_consumer.cli.broker import run_embedded
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
 from window_consumer.cli.options import DURATION
+from window_consumer.cli.output import INTERRUPTED, OK, exits
 from window_consumer.cli.replicas import run_copies
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.model.errors import UsageError
@@ -53,6 +54,7 @@ from window_consumer.runtime.replica import number_of_this_copy
     show_default=True,
     help="How many new objects trigger a garbage collection; 0 keeps Python's settings.",
 )
+@exits({OK: "stopped as asked", INTERRUPTED: "ended at once by a second signal"})
 def run_command(**given: Any) -> int:
     """Run the workers of a configuration until a signal stops them.
 

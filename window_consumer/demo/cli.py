@@ -19,7 +19,7 @@ from rich.table import Table
 from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.screen import Memory, TopScene
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
-from window_consumer.cli.output import FAILED, OK
+from window_consumer.cli.output import FAILED, OK, exits
 from window_consumer.config import TopicNames
 from window_consumer.demo.checker import DemoReport, DemoRun, judge
 from window_consumer.demo.shop import ORDERS, PARTITIONS, TOPIC, Shop, orders
@@ -44,6 +44,7 @@ _SETTLE_S = 0.6
 @click.command("demo")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 @click.option("--no-ui", is_flag=True, help="Do not draw the windows.")
+@exits({FAILED: "a promise was broken"})
 def demo_command(*, as_json: bool, no_ui: bool) -> int:
     """Show a worker at work: 20,000 orders, some fail, some are poison, one hangs."""
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)

@@ -15,7 +15,14 @@ import click
 from attrs import define, field, frozen
 
 from window_consumer.cli import options
-from window_consumer.cli.output import FAILED, INTERRUPTED, OK, application_output, print_json
+from window_consumer.cli.output import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    application_output,
+    exits,
+    print_json,
+)
 from window_consumer.cli.signals import Signals
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
@@ -93,12 +100,13 @@ class SimulatedWorker:
     help="A file with records' values, one per line, for --call-handlers. [default: {}]",
 )
 @options.json_option
+@exits({FAILED: "a promise was broken"})
 def simulate_command(**given: Any) -> int:
     """Run a configuration through random schedules and check every promise.
 
     Each seed is a schedule of records, failures, slow calls, rebalances, refused commits, lost
     copies and crashes, on a broker in memory, with the order, the windows and the retry rules of
-    the configuration. Needs no Kafka. Ends with 1 where a promise was broken.
+    the configuration. Needs no Kafka.
     """
     if given["values"] is not None and not given["call_handlers"]:
         raise UsageError("--values has no effect without calls: add --call-handlers")

@@ -11,7 +11,7 @@ import click
 from window_consumer.admin.cli import worker_address
 from window_consumer.admin.client import Access, AdminAddress, ask, command, refusal_in, worker_path
 from window_consumer.cli.options import json_option, workers_named
-from window_consumer.cli.output import OK, print_result
+from window_consumer.cli.output import FAILED, OK, exits, print_result
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.model.errors import RunError, UsageError
 
@@ -36,6 +36,7 @@ _HELD: Final = "nothing leaves until a call returns"
 @click.option("--hold", is_flag=True, help="It is an outage: nothing leaves until a call returns.")
 @json_option
 @worker_address
+@exits({FAILED: "nothing was changed"})
 def breaker_command(  # noqa: PLR0913 - an argument for each option
     *,
     worker: str,
@@ -48,7 +49,7 @@ def breaker_command(  # noqa: PLR0913 - an argument for each option
 ) -> int:
     """Say whether failing records are bad, or what they need is down.
 
-    Poison that fills all windows cannot be told from an outage. Exit code 1: nothing was changed.
+    Poison that fills all windows cannot be told from an outage.
     """
     if release == hold:
         raise UsageError("give either --release or --hold")

@@ -12,7 +12,7 @@ from window_consumer.admin.cli import worker_address
 from window_consumer.admin.client import Access, AdminAddress, ask, command_worker
 from window_consumer.admin.doctor.causes import duration
 from window_consumer.cli.options import TextParam, json_option, workers_named
-from window_consumer.cli.output import OK, print_json
+from window_consumer.cli.output import FAILED, OK, exits, print_json
 from window_consumer.model.errors import RunError
 from window_consumer.model.redaction import printable_line
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
@@ -37,6 +37,7 @@ def _limit(text: str) -> str:
 )
 @json_option
 @worker_address
+@exits({FAILED: "nothing was changed"})
 def concurrency_command(  # noqa: PLR0913 - an argument for each option
     *,
     limit: str | None,
@@ -50,8 +51,7 @@ def concurrency_command(  # noqa: PLR0913 - an argument for each option
     """Show how many calls of a worker run at once in each process, or set it.
 
     N is at most the concurrency that the worker was started with; running calls end first. It holds
-    until `auto`, which returns to the configuration, or until the process ends. Exit code 1:
-    nothing was changed.
+    until `auto`, which returns to the configuration, or until the process ends.
     """
     address, access = AdminAddress.parse(url), Access(token, authority)
     if limit is not None:

@@ -18,7 +18,7 @@ from window_consumer.admin.doctor.collection import Examination, Process
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import DURATION, workers_named
-from window_consumer.cli.output import FOUND, OK, application_output, explain
+from window_consumer.cli.output import FAILED, FOUND, OK, application_output, exits, explain
 from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig, effective_kafka
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.kafka import settings
@@ -74,6 +74,13 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in
     metavar="DURATION",
     help="Continue without the cluster if no broker responds for this long. [default: 10s]",
 )
+@exits(
+    {
+        OK: "nothing is wrong",
+        FAILED: "neither the cluster nor a worker answered",
+        FOUND: "a cause was found",
+    }
+)
 def doctor_command(  # noqa: PLR0913 - an argument for each option
     *,
     config: Path,
@@ -90,8 +97,7 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
 ) -> int:
     """Name the likely cause of lag, with the figures that support it.
 
-    Asks the cluster, and running workers at admin.listen or health.listen. Changes nothing. Exit
-    code 0: nothing is wrong; 3: a cause was found.
+    Asks the cluster, and running workers at admin.listen or health.listen. Changes nothing.
     """
     formatter = set_up("text", "warning")
     if for_s < _SHORTEST_S:

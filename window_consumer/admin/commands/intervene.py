@@ -13,7 +13,7 @@ import click
 from window_consumer.admin.cli import worker_address
 from window_consumer.admin.client import Access, AdminAddress, command, refusal_in, worker_path
 from window_consumer.cli.options import json_option, workers_named
-from window_consumer.cli.output import OK, print_result
+from window_consumer.cli.output import FAILED, OK, exits, print_result
 from window_consumer.engine.guards.interventions import Intervention
 from window_consumer.model.errors import RunError, UsageError
 
@@ -22,7 +22,7 @@ _RECORD: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,10})/([0-9]{1,19}
 _DONE: Final = {Intervention.SKIP: "skipped", Intervention.DEAD_LETTER: "among the dead letters"}
 
 
-def _command(wanted: Intervention, text: str) -> click.Command:
+def _command(wanted: Intervention, text: str, unchanged: str) -> click.Command:
     def run(
         *,
         worker: str,
@@ -66,19 +66,22 @@ def _command(wanted: Intervention, text: str) -> click.Command:
         json_option,
         worker_address,
     )
-    wrapped: Callable[..., object] = run
+    run.__doc__ = text
+    wrapped: Callable[..., object] = exits({FAILED: unchanged})(run)
     for option in reversed(options):
         wrapped = option(wrapped)
-    return click.command(str(wanted), help=text)(wrapped)
+    return click.command(str(wanted))(wrapped)
 
 
 skip_command = _command(
     Intervention.SKIP,
     "Skip one failed record of a running worker.\n\nIt counts as skipped, its offset is"
-    " committed, and no copy of it is kept. Exit code 1: nothing was changed.",
+    " committed, and no copy of it is kept.",
+    "nothing was changed",
 )
 dead_letter_command = _command(
     Intervention.DEAD_LETTER,
     "Send one failed record of a running worker to its dead-letter topic.\n\nIts copy has the"
-    " reason MANUAL. Exit code 1: it is not there, or not yet; the message says which.",
+    " reason MANUAL.",
+    "it is not there, or not yet",
 )

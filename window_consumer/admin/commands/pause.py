@@ -9,7 +9,7 @@ import click
 from window_consumer.admin.cli import worker_address
 from window_consumer.admin.client import Access, AdminAddress, ask, command_worker
 from window_consumer.cli.options import json_option, workers_named
-from window_consumer.cli.output import OK, print_result
+from window_consumer.cli.output import FAILED, OK, exits, print_result
 
 
 @click.command("pause")
@@ -26,14 +26,14 @@ from window_consumer.cli.output import OK, print_result
 )
 @json_option
 @worker_address
+@exits({FAILED: "there is no such worker, or it did not answer"})
 def pause_command(
     *, worker: str, reason: str, as_json: bool, url: str, token: str | None, authority: Path | None
 ) -> int:
     """Pause a worker until somebody resumes it, or its process ends.
 
     No new call starts; running calls end, copies of failed records are written, and the worker
-    stays in its group. With several replicas at the address, all of them pause. Exit code 1: there
-    is no such worker, or it did not answer.
+    stays in its group. With several replicas at the address, all of them pause.
     """
     command_worker(worker, "pause", AdminAddress.parse(url), Access(token, authority), reason)
     text = f"{worker}: paused; `window-consumer resume --worker {worker}` ends it"
@@ -52,14 +52,14 @@ def pause_command(
 )
 @json_option
 @worker_address
+@exits({FAILED: "there is no such worker, or it did not answer"})
 def resume_command(
     *, worker: str, as_json: bool, url: str, token: str | None, authority: Path | None
 ) -> int:
     """Resume a worker that a person paused, or a new failure (on_new_failure).
 
     That accepts the failure for this version, as long as the process runs. With several replicas at
-    the address, all of them resume. Partitions that were paused one by one stay paused. Exit code
-    1: there is no such worker, or it did not answer.
+    the address, all of them resume. Partitions that were paused one by one stay paused.
     """
     address, access = AdminAddress.parse(url), Access(token, authority)
     found = [each for each in ask(address, access).workers if each.name == worker]

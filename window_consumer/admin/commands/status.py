@@ -18,7 +18,7 @@ from window_consumer.admin.doctor.worker_health import (
     problems_of,
 )
 from window_consumer.cli.options import json_option
-from window_consumer.cli.output import FAILED, OK, explain, print_json
+from window_consumer.cli.output import FAILED, OK, exits, explain, print_json
 from window_consumer.model.redaction import printable_line
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
@@ -29,12 +29,18 @@ UNREACHED: Final = 2
 @click.command("status")
 @worker_address
 @json_option
+@exits(
+    {
+        OK: "all are healthy",
+        FAILED: "something is wrong",
+        UNREACHED: "wrong usage, or the address did not answer",
+    }
+)
 def status_command(*, url: str, token: str | None, authority: Path | None, as_json: bool) -> int:
     """Say whether the workers at an address are healthy.
 
-    A line for each worker, with its state, lag and dead letters, and one for each problem. Exit
-    code 0: all are healthy; 1: something is wrong; 2: the address did not answer. `doctor` looks
-    for causes.
+    A line for each worker, with its state, lag and dead letters, and one for each problem.
+    `doctor` looks for causes.
     """
     address = AdminAddress.parse(url)
     try:

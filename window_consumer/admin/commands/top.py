@@ -18,7 +18,7 @@ from window_consumer.admin.client import Access, AdminAddress, AskError
 from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.watch import AddressWatches
 from window_consumer.cli.options import DURATION
-from window_consumer.cli.output import FAILED, OK
+from window_consumer.cli.output import FAILED, OK, exits
 from window_consumer.model.errors import UsageError
 
 _SHORTEST_S = 0.1
@@ -38,6 +38,7 @@ _SHORTEST_S = 0.1
 )
 @click.option("--once", is_flag=True, help="Print the state once and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print each refresh as one line of JSON.")
+@exits({FAILED: "no address answered, or one did not with --once"})
 def top_command(
     *,
     urls: tuple[str, ...],

@@ -30,7 +30,7 @@ from window_consumer.audit.commands.progress import (
 from window_consumer.audit.spark.config import AuditSection
 from window_consumer.audit.states import ALARMING
 from window_consumer.cli.options import DURATION, TextParam, pipeline_config, topics_named
-from window_consumer.cli.output import LOST, OK, explain
+from window_consumer.cli.output import LOST, OK, exits, explain
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
@@ -86,6 +86,12 @@ _DAY_S: Final = 86400.0
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
+@exits(
+    {
+        OK: "nothing that is final is lost",
+        LOST: "something that is final is lost or exchanged, with --explain in that bucket",
+    }
+)
 def report_command(  # noqa: PLR0913 - an argument for each option
     *,
     config: Path,
@@ -100,8 +106,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
 ) -> int:
     """Say what became of the records that were sent, and which are lost or came twice.
 
-    Reads what is new in the topic of counts first, as `pipeline run audit` does. The exit code is 3
-    where something that is final is lost; with --explain, where that bucket lacks something.
+    Reads what is new in the topic of counts first, as `pipeline run audit` does.
     """
     if bucket_ms is not None:
         _check_alone(since_s, alerts_topic)

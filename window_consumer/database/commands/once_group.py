@@ -9,7 +9,14 @@ from typing import Any, Final
 import click
 
 from window_consumer.cli import options as common
-from window_consumer.cli.output import OK, WRONG_USAGE, application_output, explain, print_error
+from window_consumer.cli.output import (
+    OK,
+    WRONG_USAGE,
+    application_output,
+    exits,
+    explain,
+    print_error,
+)
 from window_consumer.database.feature import has_once
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
@@ -50,6 +57,7 @@ def ddl_command(application: str, config: Path, overrides: tuple[str, ...]) -> i
     help="Give up if a database does not respond for this long (exit code 1). [default: 30s]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@exits({WRONG_USAGE: "wrong usage or configuration, or a table is missing or has other columns"})
 def status_command(
     application: str,
     config: Path,

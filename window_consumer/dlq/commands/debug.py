@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from window_consumer.cli.options import application as application_argument
-from window_consumer.cli.output import FAILED, OK
+from window_consumer.cli.output import FAILED, OK, exits
 from window_consumer.dlq.commands.options import open_dead_letters, topic_options_without_app
 from window_consumer.dlq.commands.show import latest
 from window_consumer.dlq.dead_letter import DeadLetter
@@ -108,6 +108,7 @@ def _coroutine(made: Any) -> Coroutine[Any, Any, object]:
 @application_argument
 @topic_options_without_app
 @click.option("--handler", default=None, help="The handler to call. [default: the failed one]")
+@exits({FAILED: "the handler raised an exception, or it failed"})
 def debug_command(*, name: str, application: str, handler: str | None, **options: Any) -> int:
     """Run the handler on the record of a dead letter, under Python's debugger.
 

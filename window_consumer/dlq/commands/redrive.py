@@ -17,6 +17,7 @@ from window_consumer.cli.output import (
     INTERRUPTED,
     OK,
     application_output,
+    exits,
     explain,
     print_json,
 )
@@ -85,6 +86,9 @@ _LEFT = (
 @common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common.features
+@exits(
+    {FAILED: "something was left, or it failed", INTERRUPTED: "stopped: the same command resumes"}
+)
 def redrive_command(**options: Any) -> int:
     """Put dead letters back, into the group's own entry topic.
 

@@ -13,7 +13,7 @@ import click
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import GC_THRESHOLD, SWITCH_INTERVAL_S, set_up, tune
 from window_consumer.cli.options import topics_named
-from window_consumer.cli.output import FAILED, INTERRUPTED, OK, application_output, explain
+from window_consumer.cli.output import FAILED, INTERRUPTED, OK, application_output, exits, explain
 from window_consumer.cli.signals import Signals
 from window_consumer.config import Mask
 from window_consumer.model.errors import UsageError, WindowConsumerError
@@ -99,6 +99,9 @@ _IDS_NAMED = 10
 @common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common.features
+@exits(
+    {FAILED: "something was left, or it failed", INTERRUPTED: "stopped: the same command resumes"}
+)
 def replay_command(**options: Any) -> int:
     """Call records of a worker's topics once more, beside the live ones.
 

@@ -9,6 +9,7 @@ import click
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import time_param, topics_named, workers_named
+from window_consumer.cli.output import INTERRUPTED, OK, exits
 from window_consumer.config.sections.rate import RATE_UNITS, parse_rate
 from window_consumer.config.units import UnitError
 from window_consumer.spark.commands.backfill import BackfillOptions, backfill
@@ -142,6 +143,7 @@ def _rate(text: str) -> float:
 @options.overrides
 @options.start_timeout
 @options.json_option
+@exits({OK: "the range is done", INTERRUPTED: "stopped: the same command resumes"})
 def backfill_command(**given: Any) -> int:
     """Run a worker's handlers over a bounded range of a topic, on Spark.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from window_consumer.cli.options import DURATION, pipeline_config
-from window_consumer.cli.output import INTERRUPTED, OK, explain
+from window_consumer.cli.output import INTERRUPTED, OK, exits, explain
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.runner import runner_of
 from window_consumer.spark.wire import FEATURES, load_pipeline
@@ -29,14 +29,14 @@ from window_consumer.spark.wire import FEATURES, load_pipeline
     "--restart", is_flag=True, help="Start at Kafka's first record, into the same tables."
 )
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
+@exits({INTERRUPTED: "stopped before everything was read"})
 def run_command(
     *, job: str, config: Path, once: bool, every_s: float | None, restart: bool, master: str | None
 ) -> int:
     """Read a topic of events into its table, from where the last run ended.
 
     Every event is written to the table once, even if processes are killed. After Ctrl-C or SIGTERM
-    a running batch has half a minute to finish; a second signal ends it at once. The exit code is
-    then 0 with --every, and 130 if not everything was read.
+    a running batch has half a minute to finish; a second signal ends it at once.
     """
     if once and every_s is not None:
         raise click.UsageError("--once and --every are mutually exclusive")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from window_consumer.cli.options import DURATION, pipeline_config, time_param
-from window_consumer.cli.output import FOUND, OK
+from window_consumer.cli.output import FOUND, OK, exits
 from window_consumer.spark.wire import load_pipeline
 from window_consumer.trace.commands.index import (
     cluster_option,
@@ -67,6 +67,7 @@ from window_consumer.trace.query import TraceQuery, place_in
     "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The latest."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@exits({FOUND: "no step fits"})
 def search_command(  # noqa: PLR0913 - an argument for each option
     *,
     config: Path,

@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from window_consumer.cli.options import pipeline_config
-from window_consumer.cli.output import FOUND, OK
+from window_consumer.cli.output import FOUND, OK, exits
 from window_consumer.model.outcome import OUTCOMES
 from window_consumer.model.redaction import printable_line
 from window_consumer.spark.wire import load_pipeline
@@ -163,6 +163,7 @@ def _distinct(texts: Iterable[str | None]) -> Sequence[str]:
 @cluster_option
 @indexed_only_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@exits({FOUND: "no step of the record is known"})
 def show_command(
     *, record: str, config: Path, cluster: str | None, indexed_only: bool, as_json: bool
 ) -> int:
