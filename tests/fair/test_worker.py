@@ -12,8 +12,10 @@ import yaml
 
 from tests.commands import kafka_of
 from tests.golden_texts import Golden
+from tests.raw_records import BROKEN_NAME, write_raw
 from tests.waiting import wait_until
 from window_consumer import App, ConfigError, Record, Running
+from window_consumer.engine.shares_snapshot import NONE
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 
 WAIT_S = 30.0
@@ -174,3 +176,33 @@ def test_a_batch_handler_has_no_classes(shop: FairShop, golden: Golden) -> None:
     shop.file.write_text(yaml.safe_dump(content))
     with golden.raises(ConfigError):
         app.plan(shop.file)
+
+
+def test_whatever_a_header_holds_makes_a_class(shop: FairShop) -> None:
+    long = b"x" * 1024
+    tenants = [b"default", b"(none)", b"", b"\xff\xfe", long + b"1", long + b"2"]
+    gate, app = Event(), App("shop")
+
+    @app.handler("orders")
+    def charge(_: Record) -> None:
+        gate.wait(WAIT_S)
+
+    shop.broker.fill("orders", [NewRecord(b"none", b"none")])
+    shop.broker.fill("orders", [NewRecord(each, each, [("tenant", each)]) for each in tenants])
+    write_raw(shop.broker.bootstrap, "orders", b"broken", headers=[(BROKEN_NAME, b"of somebody")])
+    worker = {"group": "g", "concurrency": 1, "fair": {"by": TENANT, "weights": {"default": 2}}}
+    content = {"kafka": kafka_of(shop.broker), "workers": {"charge": worker}}
+    shop.file.write_text(yaml.safe_dump(content))
+    with app.start(shop.file, start_timeout=WAIT_S) as running:
+        wait_until(lambda: in_windows(running) == 8, WAIT_S, "all records are there")
+        shares = running.snapshots()["charge"].shares
+        assert shares is not None
+        seen = {each.name: each.waiting + each.slots for each in shares.largest}
+        gate.set()
+        wait_until(lambda: in_windows(running) == 0, WAIT_S, "all are finished")
+    assert seen.pop(NONE) == 2, "without a header, and with headers that nobody can read"
+    assert len(seen) == len(tenants)
+    assert set(seen.values()) == {1}
+    assert {"default", '"(none)"', "", "\\xff\\xfe"} < seen.keys()
+    counters = running.counters["charge"]
+    assert (counters.processed, counters.dead_lettered) == (7, 1)
