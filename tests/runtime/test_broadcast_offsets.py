@@ -11,6 +11,7 @@ from tests.engine.support import Note
 from window_consumer.engine.commits.broadcast import HandledPosition
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.engine.decisions import EngineRules
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.protocols import Batch
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.partitions.assignments import RETRY_S, Assignments
@@ -53,17 +54,21 @@ class Scene:
         return {each.name.partition: each.next_offset for each in assigned}
 
     def handle(self, name: TopicPartition, offsets: range) -> None:
+        self.take_in(name, offsets)
+        while dispatched := self.engine.on_tick(0.0, 0.0).dispatch:
+            for slice_ in dispatched:
+                self.complete(slice_)
+
+    def take_in(self, name: TopicPartition, offsets: range) -> None:
         notes = list(map(Note, offsets))
         for note in notes:
             note.belong_to(name)
         self.engine.on_records(Batch.of(name, notes), 0.0, 0.0)  # type: ignore[arg-type] # fields
-        dispatched = self.engine.on_tick(0.0, 0.0).dispatch
-        while dispatched:
-            for slice_ in dispatched:
-                slice_.started = 0.001
-                list(slice_.unclaimed)
-                self.engine.on_completion(slice_, 0.0)
-            dispatched = self.engine.on_tick(0.0, 0.0).dispatch
+
+    def complete(self, slice_: Slice) -> None:
+        slice_.started = 0.001
+        list(slice_.unclaimed)
+        self.engine.on_completion(slice_, 0.0)
 
     def is_caught_up(self) -> bool:
         self.catch_up.advance(self.engine)
@@ -132,6 +137,20 @@ def test_the_position_counts_where_the_log_ends_with_markers() -> None:
     scene.handle(NAMES[1], range(10))
     assert not scene.is_caught_up()
     scene.engine.on_positions({NAMES[0]: 10})
+    assert scene.is_caught_up()
+
+
+def test_what_hangs_beyond_the_end_that_was_seen_does_not_count() -> None:
+    scene = Scene()
+    scene.assign()
+    scene.handle(NAMES[1], range(10))
+    scene.handle(NAMES[0], range(9))
+    scene.take_in(NAMES[0], range(9, 12))
+    first, *others = scene.engine.on_tick(0.0, 0.0).dispatch
+    assert not scene.is_caught_up()
+    assert scene.catch_up.records == 1
+    scene.complete(first)
+    assert others
     assert scene.is_caught_up()
 
 

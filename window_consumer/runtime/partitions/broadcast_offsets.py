@@ -12,6 +12,7 @@ from window_consumer.engine.commits.commit_metadata import topic_hash
 from window_consumer.engine.commits.start_offset import Start
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.engine import Engine
+from window_consumer.engine.partition import Partition
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.protocols import Clock, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
@@ -59,12 +60,22 @@ class CatchUp:
         for name, end in list(self._behind.items()):
             partition = engine.partitions.get(name)
             if partition is not None and end is not None:
-                handled, _ = engine.guarantee.progress(partition)
+                handled = _handled_to(engine, partition)
                 records += max(0, end - handled)
                 if handled >= end:
                     del self._behind[name]
         self.records = records
         self.is_done = not self._behind
+
+
+def _handled_to(engine: Engine, partition: Partition) -> int:
+    """Return the offset before which everything is handled.
+
+    A commit's offset may be lower: a cell that holds the end of the log may stay open for later
+    records.
+    """
+    first = partition.first_unfinished
+    return engine.guarantee.progress(partition)[0] if first is None else first
 
 
 class BroadcastOffsets(StartOffsets):
