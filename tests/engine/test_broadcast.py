@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.driver import Driven
-from tests.engine.support import ORDERS, Note
+from tests.engine.support import ORDERS, Note, spent_after
+from tests.golden_texts import Golden
 from window_consumer.engine.commits.broadcast import Broadcast, HandledPosition
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
+from window_consumer.model.errors import Unroutable
 
 
 def test_nothing_is_committed_however_much_is_finished() -> None:
@@ -16,6 +20,23 @@ def test_nothing_is_committed_however_much_is_finished() -> None:
     assert [driven.tick(1.0).commit for _ in range(3)] == [[], [], []]
     commits, _ = driven.engine.on_revoked([ORDERS], driven.now)
     assert commits == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no"), Unroutable("is for no handler", "stop")],
+    ids=("fails", "unroutable"),
+)
+def test_a_worker_that_stops_names_the_setting_of_broadcast(
+    error: Exception, golden: Golden
+) -> None:
+    driven = Driven(delivery=DeliveryMode.BROADCAST, retry=spent_after(1, when_spent="stop"))
+    driven.deliver(Note(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0, error=error)
+    driven.tick()
+    assert driven.last.stop is not None
+    golden(str(driven.last.stop))
 
 
 def test_a_released_partition_leaves_what_was_handled() -> None:

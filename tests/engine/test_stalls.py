@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.driver import Driven
 from tests.engine.laddered import RETRIED, Laddered
-from tests.engine.support import ONE_BY_ONE, ORDERS, failure, notes, spent_after
+from tests.engine.support import ONE_BY_ONE, ORDERS, Note, failure, notes, spent_after
 from tests.golden_texts import Golden
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
@@ -15,6 +15,7 @@ from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.model.errors import CallsHangError, StalledError
 from window_consumer.model.headers import Reason
 
@@ -87,6 +88,22 @@ def test_an_abandoned_call_is_reported_and_its_record_leaves_as_stalled() -> Non
     assert driven.committable == 3
     counters = driven.engine.counters
     assert (counters.stalled, counters.abandoned, counters.dead_lettered) == (1, 1, 1)
+
+
+def test_a_record_that_has_left_is_no_lag_though_its_call_still_runs() -> None:
+    driven = worker(when_spent="drop")
+    driven.deliver(Note(0, written_ms=1))
+    driven.tick()
+    hanging(driven, 0)
+    assert seconds_behind(driven) > 0
+    look(driven, driven.tick(AFTER_S))
+    assert driven.engine.dispatcher.abandoned
+    assert seconds_behind(driven) == 0
+
+
+def seconds_behind(driven: Driven) -> float:
+    (partition,) = take_snapshot(driven.engine, driven.now, driven.wall_ms).partitions
+    return partition.lag.seconds
 
 
 def test_a_stalled_record_climbs_to_the_next_level() -> None:

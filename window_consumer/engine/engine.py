@@ -180,7 +180,12 @@ class Engine:
         """The times of the last changes of the assignment."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = MemoryBudget(rules.window_bytes, rules.batch_records, rules.cell_records)
-        self.retry_queue = RetryQueue(rules.retry, jitter, self.counters)
+        self.retry_queue = RetryQueue(
+            rules.retry,
+            jitter,
+            self.counters,
+            is_broadcast=rules.delivery is DeliveryMode.BROADCAST,
+        )
         self.failed_records = self.retry_queue.records
         self.adaptive_concurrency = (
             None if rules.limit is None else AdaptiveConcurrency(rules.limit, rules.slots)

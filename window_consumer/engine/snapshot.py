@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from math import isfinite
 
 from window_consumer.engine.engine import Engine
@@ -139,7 +139,7 @@ def _partition(
         bytes=partition.bytes,
         paused=not partition.is_fetched,
         failed=len(failed),
-        lag=lag_of(partition, slices, failed.values(), now, wall_ms),
+        lag=lag_of(partition, _with_slots(engine, slices), failed.values(), now, wall_ms),
         level=None if partition.retry_level.level is None else partition.retry_level.level.name,
         hovering_s=hovering_s,
         waits_for_rate=partition.ordering.waits,
@@ -155,6 +155,11 @@ def _partition(
         halted=HoldReason.MANUAL in partition.holds,
         first_open=_first_open(window),
     )
+
+
+def _with_slots(engine: Engine, slices: Iterable[Slice]) -> Iterator[Slice]:
+    """Yield those that are not abandoned: of the others, failed records tell what is unfinished."""
+    return (each for each in slices if each not in engine.dispatcher.abandoned)
 
 
 def _first_open(window: Window) -> int | None:

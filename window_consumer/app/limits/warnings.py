@@ -32,7 +32,8 @@ def retry_warnings(worker: PlannedWorker) -> Iterator[str]:
         )
     chosen = worker.config.delivery is not DeliveryMode.AT_MOST_ONCE
     if chosen and retry.when_spent == "drop":
-        yield "retry.when_spent: drop loses records that keep failing; they are only counted"
+        key = "broadcast.when_spent" if worker.config.is_broadcast else "retry.when_spent"
+        yield f"{key}: drop loses records that keep failing; they are only counted"
     yield from _fatal_warnings(worker)
     yield from _level_warnings(worker)
 

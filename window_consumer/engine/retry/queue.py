@@ -53,8 +53,11 @@ Judge = Callable[[FailedRecord], Departure]
 class RetryQueue:
     """Decides about the failed records of one worker. Owner: poll thread."""
 
-    def __init__(self, rules: RetryRules, jitter: Jitter, counters: Counters):
+    def __init__(
+        self, rules: RetryRules, jitter: Jitter, counters: Counters, *, is_broadcast: bool = False
+    ):
         self._rules = rules
+        self._is_broadcast = is_broadcast
         self._jitter = jitter
         self._counters = counters
         self.records = FailedRecords()
@@ -142,7 +145,7 @@ class RetryQueue:
         """
         failed.spent = spent
         if spent.level is None and spent.end == "stop":
-            self.stop = _why_to_stop(failed)
+            self.stop = self._why_to_stop(failed)
             self.records.move(failed, RecordState.STOPPING)
             return
         judged = PARDONED if failed.is_dropped else JUDGED
@@ -340,6 +343,17 @@ class RetryQueue:
             return True
         return False
 
+    def _why_to_stop(self, failed: FailedRecord) -> str:
+        """Name the setting that stops the worker; with broadcast one setting decides for all."""
+        fault, error = failed.failure.fault, failed.failure.error
+        when_spent = f"{'broadcast' if self._is_broadcast else 'retry'}.when_spent"
+        if not isinstance(error, NotCalled):
+            text = f"failed at attempt {failed.calls} ({fault.error_class})"
+            return f"{failed} {text} and {when_spent} is stop"
+        is_unroutable = not (self._is_broadcast or isinstance(error, UnreadableHeaders))
+        setting = "otherwise" if is_unroutable else when_spent
+        return f"{failed} {fault.message}, and {setting} is stop"
+
     def _stops_for(self, failed: FailedRecord, error: PublishFailedError) -> bool:
         """Return whether the worker has to stop because of a copy that is too large."""
         if self._rules.on_oversize != "stop" or failed.detail is not Detail.WITHOUT_ERROR_TEXTS:
@@ -359,15 +373,3 @@ def _waits_for_a_call(failed: FailedRecord) -> bool:
     at_rest = failed.state in {RecordState.GONE, RecordState.HELD_BY_RULE}
     still = failed.released and not at_rest
     return still and failed.spent is None and partition.is_assigned and not partition.is_suspended
-
-
-def _why_to_stop(failed: FailedRecord) -> str:
-    fault = failed.failure.fault
-    if isinstance(failed.failure.error, UnreadableHeaders):
-        return f"{failed} {fault.message}, and retry.when_spent is stop"
-    if isinstance(failed.failure.error, NotCalled):
-        return f"{failed} {fault.message}, and otherwise is stop"
-    return (
-        f"{failed} failed at attempt {failed.calls}"
-        f" ({fault.error_class}) and retry.when_spent is stop"
-    )
