@@ -1,7 +1,9 @@
 """What ``tests.suite`` adds to pytest: which process runs which file, and a quick collection.
 
 Processes run whole files, those that take long first: begun late they would run when all others
-have ended. Spark's files go to the first processes only, as each of these starts a session.
+have ended. Spark's files go to the first processes only, as each of these starts a session. The
+last processes run files that need a Kafka when no others are left: each starts one, which takes two
+hundredths of a core while it is idle.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import gc
 import sys
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,22 +22,30 @@ from xdist.workermanage import WorkerController
 
 SPARK = ("tests/backfill/", "tests/pipeline/")
 SPARK_PROCESSES = 2
+KAFKA = ("RealKafka", "make_topic")
+"""What files with a Kafka name, or the conftest.py beside them."""
+
+KAFKA_PROCESSES = 2
 SHARING = "tests/architecture/"
 
 TAKES_S = {
     "tests/admin/test_page.py": 35,
     "tests/architecture/test_docstrings.py": 3,
-    "tests/backfill/test_backlog.py": 85,
-    "tests/backfill/test_killed.py": 170,
+    "tests/backfill/test_backlog.py": 200,
+    "tests/backfill/test_killed.py": 190,
     "tests/benchmarks/test_breaker_rehearsals.py": 60,
     "tests/benchmarks/test_runs.py": 105,
+    "tests/cli/test_breaker.py": 30,
     "tests/cli/test_doctor.py": 50,
+    "tests/console/test_dead_letters.py": 60,
     "tests/database/test_bad_days.py": 30,
+    "tests/database/test_once.py": 30,
     "tests/delay/test_refusing_targets.py": 70,
     "tests/delay/test_wheel_service.py": 60,
-    "tests/database/test_once.py": 30,
-    "tests/docs/test_shop.py": 30,
+    "tests/dev/test_reload.py": 60,
+    "tests/docs/test_shop.py": 120,
     "tests/integration/test_broker_trouble.py": 140,
+    "tests/integration/test_exactly_once.py": 50,
     "tests/integration/test_idle_worker.py": 20,
     "tests/integration/test_levels_while_they_wait.py": 60,
     "tests/integration/test_levels_with_members.py": 45,
@@ -48,18 +59,28 @@ TAKES_S = {
     "tests/kafka/test_lifeline.py": 40,
     "tests/kafka/test_oauth.py": 60,
     "tests/kafka/test_real_kafka.py": 70,
+    "tests/login/test_real_kafka.py": 50,
     "tests/new_failures/test_versions.py": 50,
-    "tests/pipeline/test_audit_of_a_shop.py": 175,
+    "tests/pipeline/test_audit.py": 60,
+    "tests/pipeline/test_audit_findings.py": 60,
+    "tests/pipeline/test_audit_of_a_shop.py": 300,
     "tests/pipeline/test_bad_days.py": 180,
-    "tests/pipeline/test_dead_letter_report.py": 45,
+    "tests/pipeline/test_dead_letter_report.py": 60,
     "tests/pipeline/test_dead_letters_end_to_end.py": 30,
-    "tests/pipeline/test_forgetting.py": 100,
-    "tests/pipeline/test_jobs.py": 350,
-    "tests/pipeline/test_kills.py": 250,
-    "tests/pipeline/test_maintenance.py": 130,
-    "tests/pipeline/test_standalone.py": 420,
+    "tests/pipeline/test_forgetting.py": 155,
+    "tests/pipeline/test_jobs.py": 500,
+    "tests/pipeline/test_journeys.py": 60,
+    "tests/pipeline/test_kills.py": 190,
+    "tests/pipeline/test_maintenance.py": 270,
+    "tests/pipeline/test_session.py": 30,
+    "tests/pipeline/test_snapshots.py": 110,
+    "tests/pipeline/test_standalone.py": 400,
+    "tests/pipeline/test_ticks.py": 35,
     "tests/runtime/test_process_pool.py": 45,
-    "tests/simulation/test_redrives.py": 40,
+    "tests/simulation/test_batches.py": 25,
+    "tests/simulation/test_homes.py": 60,
+    "tests/simulation/test_reassignment.py": 30,
+    "tests/simulation/test_redrives.py": 75,
     "tests/simulation/test_simulator.py": 300,
 }
 """Seconds of files whose tests take longer or shorter than usual; roughly, for the order."""
@@ -93,9 +114,15 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # xdist has no typ
 
     def _files_for(self, node: WorkerController) -> Iterator[str]:
         """Yield what a process may run next, Spark's files first where it has a session."""
-        if node in self.nodes[:SPARK_PROCESSES]:
+        place = self.nodes.index(node)
+        if place < SPARK_PROCESSES:
             yield from (file for file in self.workqueue if file.startswith(SPARK))
-        yield from (file for file in self.workqueue if not file.startswith(SPARK))
+        others = [file for file in self.workqueue if not file.startswith(SPARK)]
+        if place >= SPARK_PROCESSES:
+            takes_kafka = place < SPARK_PROCESSES + KAFKA_PROCESSES
+            root = self.config.rootpath
+            others.sort(key=lambda file: names_kafka(root / file) is not takes_kafka)
+        yield from others
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst:
@@ -138,6 +165,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         usual_s[file_of(item)] += KAFKA_S if item.get_closest_marker("kafka") else USUAL_S
     items.sort(key=lambda item: -TAKES_S.get(file_of(item), usual_s[file_of(item)]))
+
+
+@cache
+def names_kafka(path: Path) -> bool:
+    """Tell whether a file, or a fixture beside it, names a real Kafka."""
+    beside = (path, path.with_name("conftest.py"))
+    texts = [each.read_text(encoding="utf-8") for each in beside if each.is_file()]
+    return any(name in text for text in texts for name in KAFKA)
 
 
 def files_marked(root: Path, mark: str) -> list[str]:

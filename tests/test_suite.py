@@ -123,6 +123,19 @@ def test_files_of_spark_share_two_processes_and_all_files_run(tmp_path: Path) ->
     assert len(set(map(tuple, ran))) == 12  # each file in one process
 
 
+def test_two_processes_begin_with_files_that_need_no_kafka(tmp_path: Path) -> None:
+    """... though others take longer; all of them run, and two of six have no session for Spark."""
+    for number in range(6):
+        for kind, text, tests in (("kafka", "# make_topic\n", 4), ("other", "", 2)):
+            source = RECORDS_ITS_PROCESS.format(directory=str(tmp_path), tests=tests)
+            written(tmp_path, text + source, f"tests/cli/test_{kind}_{number}.py")
+    assert run(tmp_path, "-p", "xdist", "-p", "tests.suite_plugin", "-n", "6") == (0, [])
+    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
+    assert len(set(map(tuple, ran))) == 12  # each file in one process
+    first = {process: file for file, process in reversed(ran)}
+    assert sum(file.startswith("test_other_") for file in first.values()) == 2
+
+
 def test_files_run_in_the_order_of_how_long_they_take(tmp_path: Path) -> None:
     for number in (2, 5, 3):
         source = RECORDS_ITS_PROCESS.format(directory=str(tmp_path), tests=number)
