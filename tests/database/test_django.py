@@ -366,6 +366,14 @@ def test_a_database_that_cannot_be_used_is_named() -> None:
         url_of_alias("default")
 
 
+@pytest.mark.parametrize("vendor", ["mysql", "oracle"])
+def test_a_database_that_is_not_supported_is_refused_without_its_driver(vendor: str) -> None:
+    databases = {"default": {}, "other": {"ENGINE": f"django.db.backends.{vendor}"}}
+    connections.settings.update(connections.configure_settings(databases))
+    with pytest.raises(UsageError, match=f"{vendor}.*postgresql, sqlite"):
+        url_of_alias("other")
+
+
 def test_a_table_whose_indexes_would_have_too_long_names_is_refused() -> None:
     with pytest.raises(UsageError, match="17"):
         outbox_model(__name__, table="a_very_long_name_of_a_table")

@@ -17,6 +17,8 @@ DJANGO: Final = "django"
 """The scheme of ``django://ALIAS``."""
 
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "sqlite": "sqlite"}
+_OTHERS: Final = {"mysql", "oracle"}
+"""Django's other databases."""
 _NOT_OF_LIBPQ: Final = {"assume_role", "isolation_level", "pool", "server_side_binding"}
 """OPTIONS that Django keeps to itself; it passes all others to libpq."""
 
@@ -46,6 +48,9 @@ def url_of_alias(alias: str) -> sa.URL:
         known = ", ".join(sorted(connections)) or "none"
         raise UsageError(f"{where}: DATABASES has no {alias!r}; it has {known}") from None
     except (ImproperlyConfigured, ImportError) as error:
+        vendor = _without_driver(alias)
+        if vendor is not None:
+            driver_of(vendor, where)
         raise UsageError(
             f"{where}: Django's settings cannot be loaded: {error}; set DJANGO_SETTINGS_MODULE, or"
             " call django.setup() first"
@@ -60,6 +65,22 @@ def driver_of(vendor: str, where: str) -> str:
     if vendor == "postgresql" and find_spec("psycopg") is None:
         raise UsageError(f"{where}: only psycopg 3 is supported: pip install psycopg")
     return _DRIVERS[vendor]
+
+
+def _without_driver(alias: str) -> str | None:
+    """Return the vendor of a database that Django cannot load; None where it is not the reason.
+
+    The missing driver would be the wrong advice, if we do not support the database.
+    """
+    from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415 - optional
+    from django.db import connections  # noqa: PLC0415 - optional
+
+    try:
+        engine = str(connections.settings[alias]["ENGINE"])
+    except (ImproperlyConfigured, ImportError):
+        return None
+    vendor = engine.rpartition(".")[2]
+    return vendor if vendor in _OTHERS else None
 
 
 def _url_of(connection: Any, where: str) -> sa.URL:
