@@ -9,6 +9,8 @@ import pytest
 from tests.schema_registry.orders import AvroOrder, unframed, with_id, written
 from tests.schema_registry.registry import Registry
 from tests.schema_registry.worker import app_with, reading
+from window_consumer.schema_registry.client import RegistryClient, RegistryOutageError
+from window_consumer.schema_registry.config import SchemaConfig
 from window_consumer.testing import DEAD_LETTERED, DONE
 
 MOST_MOVED = 5
@@ -21,6 +23,8 @@ OUTAGES = {
     "a wrong path": (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
     "a page of a proxy": (200, b"<html>Log in</html>"),
     "the answer of another service": (200, {"status": "ok"}),
+    "a schema that is no text": (200, {"schema": 5}),
+    "a schema that is cut off": (200, {"schema": '{"type": "rec', "schemaType": "AVRO"}),
     "schemas of another format": (200, {"schema": "{}", "schemaType": "JSON"}),
 }
 
@@ -58,6 +62,16 @@ def test_a_registry_that_is_away_is_an_outage() -> None:
         app.advance("2s")
         assert len(app.dead_letters) <= MOST_MOVED
         assert DONE not in {each.outcome for each in sent}
+
+
+@pytest.mark.parametrize("answer", [(200, b"<html>"), (200, {}), (200, []), (200, {"schema": 5})])
+def test_what_is_no_registrys_answer_says_nothing_about_a_subject(
+    answer: tuple[int, Any], registry: Registry
+) -> None:
+    client = RegistryClient(SchemaConfig(registry=(registry.url,), format="avro"))
+    registry.broken = answer
+    with pytest.raises(RegistryOutageError, match=r"schema\.registry"):
+        client.latest_of("orders-value")
 
 
 def test_poison_in_an_outage_still_is_poison(registry: Registry) -> None:

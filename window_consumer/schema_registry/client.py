@@ -7,6 +7,7 @@ can be read later.
 
 from __future__ import annotations
 
+import json
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 _TYPES: Final = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
 _LOGIN_REFUSED: Final = {401, 403}
+_NO_ANSWER_OF_A_REGISTRY: Final = (ValueError, TypeError, LookupError, AttributeError)
+"""What the client raises for answers with status 200 that are no JSON, or other JSON."""
 _MISSING_S: Final = 5.0
 """How long a schema counts as missing: a stretch of records with its id asks once in this time."""
 _MOST_MISSING: Final = 1000
@@ -77,12 +80,14 @@ class RegistryClient(SchemaRegistryClient):
 
     def latest_of(self, subject: str) -> RegisteredSchema | None:
         """Return the latest schema of a subject, None if there is none."""
+        what = f"the latest schema of {subject}"
         try:
-            return self._asked(
-                f"the latest schema of {subject}", lambda: self.get_latest_version(subject)
-            )
+            found = self._asked(what, lambda: self.get_latest_version(subject))
         except SchemaRegistryError:
             return None
+        if not _is_schema(found.schema):
+            raise RegistryOutageError(_no_registry(self.where, what))
+        return found
 
     def is_of_format(self, schema: Schema) -> bool:
         """Return whether the worker can read values of this schema."""
@@ -102,10 +107,11 @@ class RegistryClient(SchemaRegistryClient):
         return found
 
     def _refuse_unusable(self, what: str, schema: Schema) -> None:
-        if schema.schema_str and self.is_of_format(schema):
+        is_schema = _is_schema(schema)
+        if is_schema and self.is_of_format(schema):
             return
         self.clear_caches()  # type: ignore[no-untyped-call] # the client has kept the answer
-        if not schema.schema_str:
+        if not is_schema:
             raise RegistryOutageError(_no_registry(self.where, what))
         raise RegistryOutageError(
             f"{self.where}: {what} is of type {schema.schema_type}, and the worker's schema.format"
@@ -143,11 +149,27 @@ def _outages(where: str, what: str) -> Iterator[None]:
         raise RegistryOutageError(
             f"{where} answered {error.http_status_code} when asked for {what}{advice}"
         ) from error
+    except _NO_ANSWER_OF_A_REGISTRY as error:
+        raise RegistryOutageError(_no_registry(where, what)) from error
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise RegistryOutageError(
             f"{where} did not answer when asked for {what} ({reason}): check that it runs"
         ) from error
+
+
+def _is_schema(schema: Schema) -> bool:
+    """Return whether an answer has a schema, as far as its text shows."""
+    text: object = schema.schema_str
+    if not text or not isinstance(text, str):
+        return False
+    if schema.schema_type == _TYPES["protobuf"]:
+        return True
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _no_registry(where: str, what: str) -> str:
