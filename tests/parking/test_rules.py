@@ -137,6 +137,15 @@ def test_a_successor_is_parked_and_other_keys_go_on() -> None:
     assert driven.parking.indexes[ORDERS].records == 3
 
 
+def test_a_window_of_records_that_wait_for_their_head_is_not_blocked() -> None:
+    driven = Parked()
+    driven.fail_head()
+    driven.deliver(driven.copy_of(0, 1), driven.copy_of(1, 2), name=PARK)
+    driven.tick()
+    assert driven.running_offsets == []
+    assert driven.tick(100.0).hovering == []
+
+
 def longest(driven: Parked) -> list[tuple[Any, ...]]:
     """Return what a snapshot shows of the parked keys, without its partition."""
     parked = driven.snapshot().parked

@@ -51,6 +51,16 @@ def test_a_schedule_can_be_set_on_the_command_line(tmp_path: Path) -> None:
     assert found["job"].cron == "5 * * * *"
 
 
+def test_a_delay_service_with_a_wrong_key_is_not_missing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_file(
+            tmp_path,
+            delay={"to": ["orders"], "precision": "exactly"},
+            schedules={"nightly-report": NIGHTLY},
+        )
+    assert keys_of(error) == ["delay.precision"]
+
+
 @pytest.mark.parametrize(
     ("schedule", "key"),
     [

@@ -34,8 +34,10 @@ class HeadOfLineWatch:
         failed = self._failed_records.of(partition).get(seq)
         if failed is None and partition.ordering.waits:
             return None  # not blocked: it waits for its rate
-        self._reported[partition.name] = now
         offset = partition.window.offsets.offset_of(seq)
+        if offset in self._failed_records.held_by_rule(partition):
+            return None  # it waits for an earlier record of its lane, which is elsewhere
+        self._reported[partition.name] = now
         attempt = failed.calls + 1 if failed else self._attempt(partition, seq)
         return HeadOfLineBlocked(partition.name, offset, attempt, now - since)
 

@@ -21,12 +21,15 @@ def feature_problems(
 ) -> Iterator[Problem]:
     """Yield what is wrong with sections although each key is right, except ``broken`` ones."""
     yield from _same_address(config, sections)
+    # A broken section has its defaults, not what the user wrote: others would miss that.
+    is_whole = not any(each.name in broken for each in sections.file)
     path: Path
     for each in sections.file:
         if each.name not in broken:
             path = (each.name,)
             found = each.check(config.section(each.kind), tree.get(path) or ())
-            yield from (problem.below(path) for problem in (*found, *each.relations(config)))
+            relations = each.relations(config) if is_whole else ()
+            yield from (problem.below(path) for problem in (*found, *relations))
     for name, worker in config.workers.items():
         for each in sections.worker:
             path = ("workers", name, each.name)

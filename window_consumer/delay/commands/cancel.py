@@ -45,8 +45,9 @@ def cancel_command(  # noqa: PLR0913 - an argument for each option
 ) -> int:
     """Prevent the delivery of the delayed record with this id.
 
-    The cancellation must arrive a second before the record is due; the command cannot tell whether
-    it does. It is safe in Kafka once the command ends.
+    The cancellation must arrive a second before the record is due. It is safe in Kafka once the
+    command ends, which cannot tell whether a record with this id waits: for an unknown one it
+    changes nothing.
     """
     formatter = set_up("text", "warning")
     service = ConfiguredService.load(config, overrides, features)
@@ -60,5 +61,6 @@ def cancel_command(  # noqa: PLR0913 - an argument for each option
         service.send(record, "delay-cancel", start_timeout)
     except WindowConsumerError as error:
         return explain(error, mask)
-    print_result({"cancelled": record_id}, f"cancelled: {record_id}", as_json=as_json)
+    text = f"cancelled, if it waits and is not due within a second: {record_id}"
+    print_result({"cancelled": record_id}, text, as_json=as_json)
     return OK
