@@ -13,7 +13,7 @@ import pytest
 
 from tests.admin.admin import Asking
 from tests.commands import Commands, produce
-from tests.dev.conftest import StartDev, shop
+from tests.dev.conftest import Dev, StartDev, shop
 from tests.waiting import wait_until
 from window_consumer.dev.process import DevProcess
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -56,6 +56,10 @@ def test_after_a_mistake_it_waits_for_the_next_change(start_dev: StartDev) -> No
     dev.change("def charge(:\n")
     dev.wait_for_status(503)
     assert Asking(dev.port)("/").status == 503
+    _, answer = dev.ask("/api/frame")
+    assert "SyntaxError" in answer["output"]
+    elsewhere = dev.ask("/api/frame", host="evil.example")
+    assert elsewhere == (503, {**answer, "output": ""})
     dev.change(shop("two"))
     dev.wait_for_status(200)
     (dev.commands.directory / "workers.yaml").write_text('{"workers": {"charge": {"slots": 0}}}')
@@ -64,6 +68,33 @@ def test_after_a_mistake_it_waits_for_the_next_change(start_dev: StartDev) -> No
     dev.wait_for_status(200)
     dev.command.signal(signal.SIGINT)
     assert dev.command.wait().code == 0
+
+
+def test_other_files_that_applications_read_make_it_reload_too(
+    start_dev: StartDev, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    prices = tmp_path_factory.mktemp("elsewhere") / "prices.csv"
+    prices.write_text("1")
+    dev = start_dev("--watch", str(prices))
+    dev.command.wait_for("dev: http://")
+    (dev.commands.directory / "written-by-a-handler.csv").write_text("1")
+    (dev.commands.directory / "mail.html").write_text("1")
+    dev.command.wait_for("dev: http://", times=2)
+    prices.write_text("2")
+    dev.command.wait_for("dev: http://", times=3)
+    reloads = re.findall(r"^dev: reloading: (.*)$", dev.command.said, re.MULTILINE)
+    assert reloads == ["mail.html", str(prices)]
+
+
+def test_doctor_asks_the_broker_of_dev_and_not_that_of_the_file(commands: Commands) -> None:
+    commands.application(shop("one"))
+    commands.configure({"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "workers": {"charge": {}}})
+    dev = Dev(commands, commands.start("dev", "shop:app", "--no-open"))
+    url = f"http://127.0.0.1:{dev.port}"
+    options = ("--for", "2s", "--start-timeout", "5s", "--json")
+    asked = commands.run("doctor", "shop:app", "--url", url, *options)
+    assert (asked.code, asked.json["notes"]) == (0, []), asked.said
+    assert dev.command.stop().code == 0
 
 
 def test_when_it_is_killed_the_application_ends_too(start_dev: StartDev) -> None:

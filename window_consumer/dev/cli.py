@@ -50,8 +50,8 @@ _NEEDED: Final = ("starlette", "uvicorn", "watchfiles")
     "watched",
     multiple=True,
     type=click.Path(path_type=Path),
-    metavar="DIRECTORY",
-    help="Reload for Python files there, too; may be repeated.",
+    metavar="PATH",
+    help="Reload for this file, or for files in this directory, too; may be repeated.",
 )
 @click.option(
     "--log-level",
@@ -63,8 +63,8 @@ def dev_command(**given: Any) -> int:
     """Run an application while you write it: with a broker, and reloading after each change.
 
     It runs all workers in a child process against an embedded broker, creates missing topics, and
-    opens the live window, which has a form to send a record. When a Python file below the current
-    directory or the configuration changes, the workers drain and start again with the new code;
+    opens the live window, which has a form to send a record. When the configuration changes, or
+    code, a template or a schema below the current directory, the workers drain and start again;
     broker, records and offsets stay. After a mistake it waits for the next change. Ctrl-C ends it.
     """
     if given["cluster"] and given["bootstrap"]:

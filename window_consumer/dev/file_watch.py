@@ -14,39 +14,45 @@ if TYPE_CHECKING:
 _TURN_MS: Final = 200
 """How often the caller gets a turn while nothing changes."""
 
+ENDINGS: Final = (
+    *(".py", ".pyx", ".pyd", ".yaml", ".yml", ".toml", ".env", ".sql"),
+    *(".html", ".j2", ".jinja", ".jinja2", ".tmpl", ".avsc", ".proto"),
+)
+"""Code, settings, templates and schemas; what handlers write for others ends differently."""
+
 _OTHERS: Final = ("site-packages", "build", "dist")
 """Folders with installed or built code, beside those that watchfiles ignores (.venv ...)."""
 
 
-def changes(folders: Sequence[Path], config: Path) -> Iterator[frozenset[Path]]:
-    """Return the files that change: Python files in the folders, and the configuration.
+def changes(places: Sequence[Path], config: Path) -> Iterator[frozenset[Path]]:
+    """Return the files that change: those with ENDINGS in folders, and files, as the configuration.
 
-    Changes that follow each other closely come together. While there are none, the iterator yields
-    an empty set five times a second; it misses nothing from its first turn on. Raises UsageError
-    for a folder that is missing.
+    ``places`` are folders and files. Changes that follow each other closely come together. While
+    there are none, the iterator yields an empty set five times a second; it misses nothing from its
+    first turn on. Raises UsageError for a place that is missing.
     """
-    inside = {each.resolve() for each in folders}
-    config = config.resolve()
+    inside = {each.resolve() for each in places if not each.is_file()}
+    files = {each.resolve() for each in (*places, config)} - inside
     # Watching a file by its name would end when an editor replaces it.
-    holds_config = any(config.is_relative_to(each) for each in inside)
-    watched = inside if holds_config else {*inside, config.parent}
-    for each in watched:
+    around = {file.parent for file in files if not any(map(file.is_relative_to, inside))}
+    for each in inside | around:
         if not each.is_dir():
-            raise UsageError(f"{each} is not a directory: there is nothing to watch")
-    return _changes(inside, config, watched)
+            raise UsageError(f"{each} is not there: there is nothing to watch")
+    return _changes(inside, files, inside | around)
 
 
-def _changes(inside: set[Path], config: Path, watched: set[Path]) -> Iterator[frozenset[Path]]:
-    from watchfiles import PythonFilter, watch  # noqa: PLC0415 - an optional extra
+def _changes(inside: set[Path], files: set[Path], watched: set[Path]) -> Iterator[frozenset[Path]]:
+    from watchfiles import DefaultFilter, watch  # noqa: PLC0415 - an optional extra
 
-    is_python = PythonFilter()
-    is_python.ignore_dirs = (*is_python.ignore_dirs, *_OTHERS)
+    is_not_ignored = DefaultFilter()
+    is_not_ignored.ignore_dirs = (*is_not_ignored.ignore_dirs, *_OTHERS)
 
     def is_wanted(change: Change, path: str) -> bool:
         file = Path(path)
-        if file == config:
+        if file in files:
             return True
-        return bool(is_python(change, path)) and any(map(file.is_relative_to, inside))
+        is_kind = path.endswith(ENDINGS) and is_not_ignored(change, path)
+        return is_kind and any(map(file.is_relative_to, inside))
 
     found = watch(
         *watched,

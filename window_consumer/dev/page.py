@@ -28,6 +28,9 @@ from window_consumer.runtime.log import own_logger
 
 _FIELDS: Final = {"topic", "key", "value", "headers", "partition"}
 
+KAFKA_KEYS: Final = frozenset({"bootstrap.servers", "security.protocol"})
+"""What ``dev`` overrides, so that ``doctor`` asks the same brokers."""
+
 _log = own_logger()
 
 
@@ -51,7 +54,12 @@ class DevPages:
         workers = self._context.config.workers.values()
         topics = sorted({topic for worker in workers for topic in worker.topics})
         patterns = sorted({pattern for worker in workers for pattern in worker.patterns})
-        return Json({"topics": topics, "patterns": patterns})
+        kafka = {
+            key: value
+            for key, value in self._context.config.kafka.common.items()
+            if key in KAFKA_KEYS
+        }
+        return Json({"topics": topics, "patterns": patterns, "kafka": kafka})
 
     async def _send(self, request: Request) -> Response:
         try:

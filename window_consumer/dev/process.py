@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from window_consumer.dev.error_output import ErrorOutput
 from window_consumer.runtime.replica import NUMBER, PARENT, SOCKETS
 
 READY: Final = "WINDOW_CONSUMER_DEV"
@@ -37,6 +38,7 @@ class DevProcess:
         self._environment = {key: text for key, text in environment.items() if key not in apart}
         self._process: subprocess.Popen[bytes] | None = None
         self._ready: int | None = None
+        self._errors: ErrorOutput | None = None
 
     @property
     def is_running(self) -> bool:
@@ -54,11 +56,18 @@ class DevProcess:
                 self._command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 pass_fds=[report],
                 start_new_session=True,
             )
         finally:
             os.close(report)
+        assert self._process.stderr is not None
+        self._errors = ErrorOutput(self._process.stderr)
+
+    def last_lines(self) -> str:
+        """Return what the last process wrote to stderr at its end."""
+        return "" if self._errors is None else self._errors.last_lines()
 
     def page(self) -> str | None:
         """Return the address of its page, once: when its workers start."""

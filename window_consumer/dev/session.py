@@ -9,10 +9,11 @@ from typing import Final
 
 from window_consumer.dev.process import DevProcess
 from window_consumer.dev.waiting_page import waiting_page
+from window_consumer.model.redaction import printable
 
 _MOST_NAMED: Final = 3
 
-WAITING: Final = "The terminal says why. It starts again when a file changes."
+WAITING: Final = "It starts again when a file changes."
 
 
 class DevSession:
@@ -67,7 +68,9 @@ class DevSession:
         code = self._process.exit_code()
         if code is not None:
             self._report(f"{self._name} ended (exit code {code}); waiting for a change")
-            self._waiting.enter_context(waiting_page(self._port, self._name, WAITING))
+            last_lines = printable(self._process.last_lines())
+            waiting = waiting_page(self._port, self._name, WAITING, last_lines)
+            self._waiting.enter_context(waiting)
 
     def _end(self) -> None:
         self._waiting.close()

@@ -1,6 +1,7 @@
 """What browsers get at the address of the page while the application does not run.
 
-The library's own server suffices: the answer is always the same, and shows nothing of anybody.
+The library's own server suffices: the answer is always the same. It shows the end of the output to
+who asks for this machine by its name: other sites' pages cannot read it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, Final
 
 HOST: Final = "127.0.0.1"
 
+_NAMES: Final = {HOST, "localhost"}
+
 _POLL_S: Final = 0.05
 """How soon the server ends, so that the application can take the port."""
 
@@ -24,23 +27,32 @@ _PAGE: Final = """\
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="1">
 <title>window-consumer dev</title></head>
 <body><h1>{application} does not run</h1>
-<p>{why}</p><p>This page reloads by itself.</p></body></html>
+<p>{why} This page reloads by itself.</p><pre>{output}</pre></body></html>
 """
 
 
 @contextmanager
-def waiting_page(port: int, application: str, why: str) -> Iterator[None]:
-    """Answer every request with 503 and ``why`` inside the context, as a page or as JSON.
+def waiting_page(port: int, application: str, why: str, output: str) -> Iterator[None]:
+    """Answer every request with 503, ``why`` and the application's last ``output``.
 
-    Does nothing if the port is in use: the terminal has the reason, too.
+    That is a page, or JSON below /api/. Does nothing if the port is in use: the terminal has the
+    output, too.
     """
-    page = _PAGE.format(application=html.escape(application), why=html.escape(why)).encode()
-    error = json.dumps({"error": f"{application} does not run. {why}"}).encode()
+
+    def page(shown: str) -> bytes:
+        texts = {"application": application, "why": why, "output": shown}
+        return _PAGE.format(**{name: html.escape(text) for name, text in texts.items()}).encode()
+
+    def error(shown: str) -> bytes:
+        said = f"{application} does not run. {why}"
+        return json.dumps({"error": said, "output": shown}).encode()
 
     class WaitingHandler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
+            is_ours = self.headers.get("Host", "").partition(":")[0] in _NAMES
             is_api = self.path.startswith("/api/")
-            body, kind = (error, "application/json") if is_api else (page, "text/html")
+            body = (error if is_api else page)(output if is_ours else "")
+            kind = "application/json" if is_api else "text/html"
             self.send_response(HTTPStatus.SERVICE_UNAVAILABLE)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))

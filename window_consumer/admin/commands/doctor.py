@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 import click
@@ -32,6 +33,9 @@ from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.loading import load_app, load_without_handlers
 
 _SHORTEST_S = 2.0
+_OF_DEV = "/api/dev"
+_THIS_MACHINE = {"127.0.0.1", "localhost", "::1"}
+_KAFKA_KEYS = ("bootstrap.servers", "security.protocol")
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in configurations
 
 
@@ -104,11 +108,12 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
         raise UsageError(f"--for: at least {_SHORTEST_S:g}s, rates need some time")
     with application_output():
         app = None if application is None else load_app(application)
+    given = Access(token, authority)
+    overrides = (*_kafka_of_dev(urls, given), *overrides)
     loaded = load_without_handlers(config, app, overrides, features)
     formatter.mask = mask = Mask(loaded.secrets)
     try:
         workers = list(_chosen(loaded.config, names))
-        given = Access(token, authority)
         probes = features.readiness_address(loaded.config)
         admin = loaded.config.section(AdminConfig)
         processes, notes = processes_of(admin, probes, urls, given, config.parent)
@@ -124,6 +129,22 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
         return _conclude(diagnosis, mask, as_json=as_json)
     except Exception as error:
         return explain(error, mask)
+
+
+def _kafka_of_dev(urls: Sequence[str], access: Access) -> Iterator[str]:
+    """Yield the overrides that lead to the brokers of ``dev``, if it is at an address given.
+
+    Its broker is in no configuration. Other machines are not asked where to connect to.
+    """
+    for url in urls:
+        address = AdminAddress.parse(url)
+        if address.host not in _THIS_MACHINE:
+            continue
+        with suppress(AskError, ValueError):
+            status, text = fetch(address, _OF_DEV, access)
+            if status == HTTPStatus.OK:
+                kafka = json.loads(text)["kafka"]
+                yield from (f"kafka.{key}={kafka[key]}" for key in _KAFKA_KEYS if key in kafka)
 
 
 def _conclude(diagnosis: Diagnosis, mask: Mask, *, as_json: bool) -> int:

@@ -1,7 +1,7 @@
 // The page of the live window: frames arrive as server-sent events and are drawn when the browser is ready.
 import { drawCell, readColours, STATES } from "./cells.js";
 import { Details } from "./details.js";
-import { make, say } from "./dom.js";
+import { make, say, show } from "./dom.js";
 import { navigate } from "./nav.js";
 import { SendForm } from "./send.js";
 import { isDark } from "./theme.js";
@@ -10,6 +10,7 @@ import { WorkerView } from "./worker.js";
 const SILENT_MS = 8000;
 
 const connection = document.getElementById("connection");
+const output = document.getElementById("output");
 const news = document.getElementById("news");
 const workers = document.getElementById("workers");
 const views = new Map();
@@ -112,7 +113,10 @@ async function mayLook() {
   const response = await fetch("api/frame?since=9999999999999").catch(() => null);
   if (response?.status === 401) location.assign("login");
   const body = response?.status === 503 ? await response.json().catch(() => null) : null;
-  if (body) say(connection, body.error); // of `dev`, after a mistake
+  if (!body) return;
+  say(connection, body.error); // of `dev`, after a mistake
+  say(output, body.output ?? "");
+  show(output, Boolean(body.output));
 }
 
 function listen() {
@@ -120,6 +124,7 @@ function listen() {
   events.onopen = () => { number = null; };
   events.onmessage = (event) => {
     connection.classList.remove("lost");
+    show(output, false);
     take(event);
     const missing = frame.missing ?? [];
     say(connection, missing.length ? `live; no answer from process ${missing.join(", ")}` : "live");

@@ -18,6 +18,7 @@ export class SendForm {
     this.key = make("input", { name: "key", placeholder: "none", autocomplete: "off" });
     this.value = make("textarea", { name: "value", rows: "3", placeholder: "{}", spellcheck: "false" });
     this.headers = make("textarea", { name: "headers", rows: "3", placeholder: "type: paid", spellcheck: "false" });
+    this.partition = make("input", { name: "partition", type: "number", min: "0", step: "1", placeholder: "by key" });
     this.tombstone = make("input", { name: "tombstone", type: "checkbox" });
     this.tombstone.addEventListener("change", () => { this.value.disabled = this.tombstone.checked; });
     this.button = make("button", { text: "Send" });
@@ -25,6 +26,7 @@ export class SendForm {
     this.form = make("form", { cls: "send-fields", "aria-label": "Send a record" },
       make("label", { text: "topic" }, this.topic, this.topics),
       make("label", { text: "key" }, this.key),
+      make("label", { text: "partition" }, this.partition),
       make("label", { cls: "wide", text: "value" }, this.value),
       make("label", { cls: "wide", text: "headers, one a line" }, this.headers),
       make("label", { cls: "tick" }, this.tombstone, "no value"),
@@ -49,6 +51,7 @@ export class SendForm {
         key: this.key.value === "" ? null : this.key.value,
         value: this.tombstone.checked ? null : this.value.value,
         headers: headersOf(this.headers.value),
+        partition: this.partition.value === "" ? null : Number(this.partition.value),
       };
       const body = JSON.stringify(record);
       const sent = await ask("api/dev/send", { method: "POST", headers: { "content-type": "application/json" }, body });
