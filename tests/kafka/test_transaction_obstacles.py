@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+import re
+from collections.abc import Iterator
 
 import pytest
+import sqlalchemy as sa
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.commands import Commands
+from window_consumer.database import Outbox
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -18,10 +23,22 @@ from window_consumer.kafka.cluster.transactions import (
     obstacle_of_new_topic,
     obstacle_of_topic,
 )
+from window_consumer.producer import Producer, TransactionAbortedError
 from window_consumer.testing.real_kafka import RealKafka
 
 FACTOR = "transaction.state.log.replication.factor"
 MIN_ISR = "transaction.state.log.min.isr"
+
+PLAIN = """
+from window_consumer import App
+
+app = App("shop")
+
+
+@app.handler("orders", group="shop")
+def charge(order):
+    print("charged")
+"""
 
 EXACT = """
 from window_consumer import App
@@ -80,16 +97,52 @@ def test_a_sound_cluster_and_one_that_may_not_be_asked_have_no_obstacle(
     assert find_obstacle(cluster) is None
 
 
-def test_one_node_of_three_is_refused_at_the_start_and_by_a_check(
-    tmp_path: Path, commands: Commands
+@pytest.fixture(scope="module")
+def one_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """A cluster without the brokers that its topic of transactions needs."""
+    with RealKafka.start(tmp_path_factory.mktemp("kafka"), {FACTOR: 3}) as kafka:
+        topics.make(AdminClient({"bootstrap.servers": kafka.bootstrap}), NewTopic("orders", 1, 1))
+        yield kafka
+
+
+def test_exactly_once_is_refused_at_the_start_and_by_a_check(
+    one_of_three: RealKafka, commands: Commands
 ) -> None:
     commands.application(EXACT)
-    with RealKafka.start(tmp_path / "kafka", {FACTOR: 3}) as kafka:
-        commands.configure(
-            {"kafka": {"bootstrap.servers": kafka.bootstrap}, "workers": {"charge": {}}}
-        )
-        for command in (("run",), ("check", "--connect")):
-            done = commands.run(*command, "shop:app")
-            assert done.code == 2
-            assert "workers.charge.delivery" in done.said
-            assert FACTOR in done.said
+    kafka = {"bootstrap.servers": one_of_three.bootstrap}
+    commands.configure({"kafka": kafka, "workers": {"charge": {}}})
+    for command in (("run",), ("check", "--connect")):
+        done = commands.run(*command, "shop:app")
+        assert done.code == 2
+        assert "workers.charge.delivery" in done.said
+        assert FACTOR in done.said
+
+
+def test_the_relay_of_an_outbox_is_refused_likewise(
+    one_of_three: RealKafka, commands: Commands
+) -> None:
+    commands.application(PLAIN)
+    url, metadata = f"sqlite:///{commands.directory / 'shop.db'}", sa.MetaData()
+    Outbox(metadata)
+    engine = sa.create_engine(url)
+    metadata.create_all(engine)
+    engine.dispose()
+    kafka = {"bootstrap.servers": one_of_three.bootstrap}
+    commands.configure({"kafka": kafka, "workers": {"charge": {}}, "outbox": {"database": url}})
+    for command in (("run", "shop:app"), ("check", "--connect", "shop:app"), ("outbox", "run")):
+        done = commands.run(*command)
+        assert done.code == 2
+        assert "outbox.database" in done.said
+        assert FACTOR in done.said
+
+
+def test_the_transaction_of_a_producer_fails_within_its_time_with_the_cause(
+    one_of_three: RealKafka,
+) -> None:
+    kafka = {"bootstrap.servers": one_of_three.bootstrap}
+    with (
+        Producer(kafka, transactional_id="shop", max_block="1s") as producer,
+        pytest.raises(TransactionAbortedError, match=re.escape(FACTOR)),
+        producer.transaction(),
+    ):
+        pass

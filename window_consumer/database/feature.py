@@ -14,9 +14,11 @@ from window_consumer.database.once.config import SECTION
 from window_consumer.database.outbox.config import OutboxConfig, conflicts
 from window_consumer.database.outbox.diagnosis import RELAY_FAILED, diagnose_outbox, relay_failures
 from window_consumer.database.outbox.metrics import METRICS, OutboxFigures
+from window_consumer.kafka.client_log import ClientLog
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature, RunningFeature
+from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.plan.topics.prepared_worker import Prepared
 
 if TYPE_CHECKING:
@@ -98,13 +100,20 @@ class DatabaseFeature(Feature):
         return dict.fromkeys(warning for warning in found if warning is not None)
 
     def findings(self, plan: AppPlan, timeout_s: float | None) -> Sequence[CheckFindings]:
-        """Check the databases of ``once`` and the outbox, see ``databases_of``."""
-        if not has_once(plan.workers) and plan.config.section(OutboxConfig).database is None:
+        """Check the databases of ``once`` and the outbox, see ``databases_of``.
+
+        And whether the cluster has the transactions that the relay needs. Raises ConfigError.
+        """
+        outbox = plan.config.section(OutboxConfig)
+        if not has_once(plan.workers) and outbox.database is None:
             return ()
         require_sqlalchemy("outbox")
         from window_consumer.database.findings import databases_of  # noqa: PLC0415 - see above
         from window_consumer.database.once.startup import once_workers  # noqa: PLC0415 - see above
+        from window_consumer.database.outbox.startup import check_transactions  # noqa: PLC0415 - see above
 
+        if outbox.database is not None and outbox.relay:
+            check_transactions(plan.config, ClientLog(LOGGER.getChild("client"), plan.mask), None)
         return databases_of(plan.config, once_workers(plan.config, plan.workers), timeout_s)
 
     def rights(self, config: Config) -> Iterator[AclRule]:

@@ -74,7 +74,8 @@ class Producer:
         ``memory`` limits unacknowledged records: the bytes
         of their values, and one record per 512 bytes. ``serialize`` converts values to bytes, for
         all topics or by topic. ``before_send`` gets each record as a Produce, and may return
-        another one or raise. ``trace`` takes TraceSettings, ``audit`` takes what counts records.
+        another one or raise. ``max_block`` limits waiting for room in the buffer, and for the first
+        transaction. ``trace`` takes TraceSettings, ``audit`` takes what counts records.
         Raises UsageError.
         """
         self._kafka = properties_with_login(kafka, "Producer")

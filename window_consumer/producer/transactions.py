@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from window_consumer.kafka.writing.client import SendingClient, TransactionFailure
 from window_consumer.kafka.writing.client_state import ClientPhase
 from window_consumer.model.errors import UsageError
 from window_consumer.producer.delivery import PAUSE_S, Delivery
 from window_consumer.producer.errors import TransactionAbortedError
+
+_FIRST_S: Final = 1.0
+"""What the first transaction of a client has at least: it looks for its coordinator."""
 
 
 class Transactions:
@@ -52,13 +56,13 @@ class Transactions:
     def _begin(self) -> None:
         """Begin one; a new client is initialized for transactions first."""
         deadline = time.monotonic() + self._delivery.max_block_s
-        while not self._begin_with_client():
+        while not self._begin_with_client(max(_FIRST_S, deadline - time.monotonic())):
             self._delivery.check_usable()
             if time.monotonic() >= deadline:
                 raise TransactionAbortedError("the client is being replaced; retry the transaction")
             time.sleep(PAUSE_S)
 
-    def _begin_with_client(self) -> bool:
+    def _begin_with_client(self, within_s: float) -> bool:
         """Begin one; return False while the background thread replaces the client."""
         delivery = self._delivery
         with delivery.reports.serve_alone():
@@ -70,7 +74,7 @@ class Transactions:
             if delivery.state.phase is not ClientPhase.OPEN:
                 return False
             with _in_our_words():
-                client.begin(is_first=client is not self._begun_by)
+                client.begin(is_first=client is not self._begun_by, within_s=within_s)
             self._begun_by = client
             return True
 

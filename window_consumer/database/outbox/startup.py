@@ -20,14 +20,20 @@ from window_consumer.database.outbox.relay import OutboxRelay
 from window_consumer.database.outbox.sender import KafkaOutboxSender
 from window_consumer.database.outbox.setup import OUTBOX, OutboxDatabase, producer_properties
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.oauth import OauthToken
-from window_consumer.model.errors import RunError
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.cluster.transactions import find_obstacle
+from window_consumer.kafka.oauth import OauthToken, uses_tokens
+from window_consumer.kafka.settings import PRODUCER_ONLY, admin_settings
+from window_consumer.model.errors import ConfigError, RunError, WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.plan.start_timeout import LOGGER
 
 THREAD: Final = "wc-outbox-relay"
 _END_S: Final = 6.0
 """A transaction of the relay takes 5 s at most."""
+
+_CLUSTER_S: Final = 2.0
+"""How long a start asks whether transactions can begin: the relay itself waits for Kafka."""
 
 
 @frozen
@@ -71,11 +77,34 @@ def backlog_of(config: OutboxConfig) -> OutboxBacklog:
     return OutboxBacklog(counts.oldest_s, counts.blocked)
 
 
+def check_transactions(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> None:
+    """Raise ConfigError for a cluster on which the relay can never begin a transaction.
+
+    What cannot be found out is no error: the relay says itself why it cannot send.
+    """
+    properties = producer_properties(config)
+    plain = {key: value for key, value in properties.items() if key not in PRODUCER_ONLY}
+    if oauth_token is None and uses_tokens(plain):
+        return
+    cluster = Cluster(admin_settings(plain, "outbox-relay"), log, oauth_token)
+    try:
+        cluster.wait_until_there(_CLUSTER_S, lambda _reason, _waited_s: None)
+        obstacle = None if cluster.is_embedded else find_obstacle(cluster)
+    except WindowConsumerError:
+        return
+    if obstacle is not None:
+        raise ConfigError(
+            "outbox.database: the relay of its rows needs transactions, and the cluster at"
+            f" {cluster.bootstrap} can begin none: {obstacle}"
+        )
+
+
 def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> RelayThread:
     """Start a relay; raises UsageError for a database that cannot be used or lacks the table.
 
-    Waits for an unavailable database.
+    Waits for an unavailable database. Raises ConfigError as ``check_transactions``.
     """
+    check_transactions(config, log, oauth_token)
     outbox = config.section(OutboxConfig)
     database = OutboxDatabase.of(outbox)
     try:

@@ -149,7 +149,7 @@ class BatchSender:
             error = errors.cause_of(exception)
             if error is None:
                 raise
-            batch.on_unconnected(errors.text_of(error))
+            batch.on_unconnected(errors.text_of_no_transaction(error))
             return None
         check_lock()
         return client

@@ -74,11 +74,14 @@ class SendingClient(Producer):
         """Let its messages fail; those without ``in_flight`` that wait for no answer."""
         self.purge(in_queue=True, in_flight=in_flight, blocking=False)
 
-    def begin(self, *, is_first: bool) -> None:
-        """Begin a transaction; the first ends that of a dead process with the same id."""
+    def begin(self, *, is_first: bool, within_s: float) -> None:
+        """Begin a transaction; the first ends that of a dead process with the same id.
+
+        That takes ``within_s`` at most; without an answer, the next call goes on waiting.
+        """
         with self._in_our_words("the transaction could not begin", errors.text_of_no_transaction):
             if is_first:
-                self.init_transactions(_TRANSACTION_S)
+                self.init_transactions(within_s)
             self.begin_transaction()
 
     def commit(self) -> None:
