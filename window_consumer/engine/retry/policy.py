@@ -28,8 +28,9 @@ from window_consumer.model.headers import Reason
 WhenSpent = Literal["dead_letter", "drop", "stop"]
 
 OnFailure = Literal["overtake", "block", "park"]
-"""What the later records of its lane do while a record is called again. ``park``: as ``overtake``
-here, and a ``TurnRule`` parks them."""
+"""When the later records of its lane continue, which wait while a record is called again.
+``overtake``: once its local attempts are spent. ``block``: once it is done; its attempts are never
+spent. ``park``: as ``overtake`` here, and a ``TurnRule`` parks them."""
 
 MAX_LATE_S = 1.0
 """A copy is called at most this long after it is due, if a slot is free."""
