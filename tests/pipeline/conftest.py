@@ -18,7 +18,13 @@ JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC 
 QUICK = {
     "spark.driver.extraJavaOptions": JAVA,
     "spark.driver.memory": "1g",
+    # A table's log has a few lines.
+    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    # Each query's plan is turned into text, which nobody reads.
+    "spark.sql.debug.maxToStringFields": "1",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
 }

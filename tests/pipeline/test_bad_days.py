@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import resource
 import signal
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from attrs import frozen
@@ -94,24 +93,17 @@ def outage(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.slow
-def test_a_job_that_is_to_run_once_ends_without_kafka_and_makes_nothing(outage: Outage) -> None:
+@pytest.mark.parametrize("job", ["trace", "dlq"])
+def test_a_job_that_is_to_run_once_ends_without_kafka_and_makes_nothing(
+    outage: Outage, spark: SparkSession, job: str, tmp_path: Path
+) -> None:
     """... be it one that names its topic, or one that looks for topics."""
-    commands = outage.commands
-    started = {}
-    for job in ("trace", "dlq"):
-        config: dict[str, Any] = {
-            "kafka": {"bootstrap.servers": outage.kafka.bootstrap},
-            "directory": f"tables of {job}",
-            "trace": {"topic": EVENTS},
-        }
-        (commands.directory / f"{job}.yaml").write_text(json.dumps(config))
-        started[job] = commands.start("pipeline", "run", job, "-c", f"{job}.yaml", "--once")
-    for job, once in started.items():
-        ended = once.wait(DEADLINE_S)
-        assert ended.code == 1, ended.said
-        assert outage.kafka.bootstrap in ended.err
-        assert "15 s" in ended.err
-        assert not (commands.directory / f"tables of {job}").exists()
+    file = configured(tmp_path, outage.kafka.bootstrap, EVENTS)
+    ended = here.run(spark, "pipeline", "run", job, "-c", str(file), "--once")
+    assert ended.code == 1, ended.said
+    assert outage.kafka.bootstrap in ended.err
+    assert "15 s" in ended.err
+    assert not (tmp_path / "tables of a test").exists()
 
 
 @pytest.mark.slow
