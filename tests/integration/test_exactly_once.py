@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests import reading
+from tests import reading, topics
+from tests.commands import Command, Commands
+from tests.commands import produce as write
 from tests.conftest import MakeTopic
 from tests.integration import once_member
 from tests.integration.conftest import ShopOn, protocol_settings
@@ -21,7 +25,7 @@ from tests.integration.shop import DEADLINE_S
 from tests.waiting import wait_until
 from window_consumer import App, Produce, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.model.errors import ConfigError, Fatal, WorkerStoppedError
+from window_consumer.model.errors import ConfigError, Fatal
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -83,24 +87,104 @@ def test_a_record_with_a_refused_result_becomes_a_dead_letter_and_nothing_is_wri
     assert letter.value() == b"77"
 
 
+BILLING = """
+import os
+
+from window_consumer import App, Produce
+
+app = App("shop")
+
+
+@app.handler("orders", delivery="exactly_once", name="bill")
+def bill(order):
+    return Produce(os.environ["INVOICES"], order.key, order.value)
+"""
+
+
 def test_a_second_process_with_the_same_id_stops_one_of_the_two_with_the_cause(
-    shop: ShopOn,
+    kafka: RealKafka, make_topic: MakeTopic, unique_name: Callable[[str], str], commands: Commands
 ) -> None:
+    orders, invoices = make_topic("orders", 2), make_topic("invoices", 2)
+    group, plain = unique_name("shop"), {"bootstrap.servers": kafka.bootstrap}
+    commands.application(BILLING)
+    worker = {"topics": [orders], "group": group}
+    commands.configure({"kafka": plain, "workers": {"bill": worker}})
+    running = [commands.start("run", "shop:app", env={"INVOICES": invoices}) for _ in range(2)]
+    written = 0
+
+    def stopped() -> list[Command]:
+        nonlocal written
+        write(kafka.bootstrap, orders, b"%d" % written)
+        written += 1
+        return [each for each in running if each.process.poll() is not None]
+
+    wait_until(stopped, DEADLINE_S, "one of the two stops")
+    (first,) = stopped()
+    ended = first.wait()
+    assert ended.code == 1
+    assert f"transactional.id {group}-bill-" in ended.line_of(LogEvent.WORKER_FAILED)["message"]
+    assert ended.lines_of(LogEvent.TRANSACTION_ABORTED), "its first fencing did not stop it"
+    (other,) = (each for each in running if each is not first)
+    numbers = Counter(str(each).encode() for each in range(written))
+
+    def results() -> Counter[bytes | None]:
+        return Counter(each.value() for each in reading.read_all(plain, invoices))
+
+    wait_until(lambda: results() == numbers, DEADLINE_S, "the other one has billed all, once")
+    assert other.stop().code == 0
+    assert results() == numbers
+
+
+def test_after_a_topic_was_recreated_each_of_its_records_has_one_result(shop: ShopOn) -> None:
     orders = shop(2)
     invoices = f"{orders.group}.invoices"
     orders.create_topic(invoices, 2)
     orders.behave = lambda order: Produce(invoices, order.key, order.value)
+    orders.produce(range(100))
+    with orders.running(delivery="exactly_once"):
+        orders.until_committed()
+        topics.make_anew(AdminClient(orders.plain), NewTopic(orders.topic, 2, 1))
+        orders.produce(range(100, 150))
+        orders.until_logged(LogEvent.TOPIC_RECREATED)
+        orders.until_committed()
+        assert sum(orders.ends().values()) == sum(orders.committed().values())
+    with orders.running(delivery="exactly_once"):
+        orders.produce(range(150, 160))
+        orders.until_committed()
+    written = [int(each.value() or b"") for each in reading.read_all(orders.plain, invoices)]
+    assert Counter(written) == Counter(range(160))
 
-    def write() -> bool:
-        orders.produce([len(orders.calls)])
-        return first.failure is not None or second.failure is not None
 
-    with (
-        pytest.raises(WorkerStoppedError, match=r"\btransactional\.id\b"),
-        orders.running(delivery="exactly_once") as first,
-        orders.running(delivery="exactly_once") as second,
-    ):
-        orders.until(write, "one of the two stops")
+def test_two_workers_of_a_process_pass_each_record_on_once(
+    kafka: RealKafka, make_topic: MakeTopic, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    orders, bills, letters = (make_topic(name, 2) for name in ("orders", "bills", "letters"))
+    plain = {"bootstrap.servers": kafka.bootstrap}
+    app, failed = App("shop"), set[bytes | None]()
+
+    def bill(order: Record) -> Produce:
+        if order.value and int(order.value) % 20 == 7 and order.value not in failed:
+            failed.add(order.value)
+            raise ValueError("not yet")
+        return Produce(bills, order.key, order.value)
+
+    group = unique_name("shop")
+    app.handler(orders, group=group, delivery="exactly_once")(bill)
+    app.handler(bills, group=group, name="send", delivery="exactly_once")(
+        lambda bill: Produce(letters, bill.key, bill.value)
+    )
+    file = tmp_path / "workers.yaml"
+    file.write_text(json.dumps({"kafka": plain, "workers": {"bill": {}, "send": {}}}))
+    produce(kafka.bootstrap, orders, 100, 10)
+    numbers = Counter(b"%d" % each for each in range(100))
+
+    def results() -> Counter[bytes | None]:
+        return Counter(each.value() for each in reading.read_all(plain, letters))
+
+    with app.start(file, start_timeout=DEADLINE_S):
+        wait_until(lambda: results() == numbers, DEADLINE_S, "all letters are there")
+    assert results() == numbers
+    assert len(failed) == 5
 
 
 @pytest.fixture
