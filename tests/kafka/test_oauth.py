@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -275,3 +276,23 @@ def test_tokens_of_another_configuration_or_about_to_expire_are_not_handed_out_a
     for config in ("scope", "another"):
         with pytest.raises(ConnectionError):
             tokens(config)
+
+
+@pytest.mark.parametrize(
+    ("token", "expiry"),
+    [
+        ("t", math.nan),
+        ("t", math.inf),
+        ("t", 1.9e12),
+        ("", 1.9e9),
+        ("t\u00e9", 1.9e9),
+        (b"t", 1.9e9),
+    ],
+)
+def test_a_token_that_a_client_would_drop_or_never_renew_is_refused(
+    token: Any, expiry: float
+) -> None:
+    tokens = OAuthTokens(lambda _config: (token, expiry), LOG)
+    assert tokens.trouble("") is not None
+    with pytest.raises((TypeError, ValueError)):
+        tokens("")

@@ -109,6 +109,8 @@ def test_javas_client_asks_the_token_endpoint_by_itself(tmp_path: Path) -> None:
     assert found["security.protocol"] == "SASL_SSL"
     assert found["sasl.mechanism"] == "OAUTHBEARER"
     assert found["sasl.oauthbearer.token.endpoint.url"] == "https://sso.example/token"
+    assert int(found["sasl.login.connect.timeout.ms"]) < 60_000
+    assert int(found["sasl.login.read.timeout.ms"]) < 60_000
     assert found["sasl.jaas.config"].endswith(
         ' required clientId="shop" clientSecret="a\\"b" scope="kafka"'
         ' extension_logicalCluster="lkc-1";'

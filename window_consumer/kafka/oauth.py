@@ -23,6 +23,9 @@ ARGUMENT = "sasl.oauthbearer.config"
 _MOST_SHOWN = 500
 """Characters of an exception that a message shows."""
 
+_MOST_EXPIRY = 253_402_300_800.0
+"""The year 10000. What is later is infinite, or in milliseconds, and would never be renewed."""
+
 _WORTH_S = 1.0
 """An earlier token is reused while it remains valid for longer than this."""
 
@@ -66,6 +69,16 @@ def missing_token(settings: Mapping[str, Any]) -> str | None:
     """
     tokens = tokens_for(settings, None)
     return None if tokens is None else tokens.trouble(str(settings.get(ARGUMENT, "")))
+
+
+def _refuse_unusable(text: object, expiry: float) -> None:
+    """Raise what is wrong with a token that a client would drop, or never renew."""
+    if not isinstance(text, str):
+        raise TypeError(f"its token is of type {type(text).__name__}, not str")
+    if not text or not text.isascii():
+        raise ValueError("its token is empty, or not in ASCII")
+    if not 0 <= expiry < _MOST_EXPIRY:
+        raise ValueError("its expiry is not in seconds since 1970")
 
 
 class OAuthTokens:
@@ -132,6 +145,7 @@ class OAuthTokens:
         if not isinstance(token, tuple) or len(token) < 2:
             raise TypeError(f"it returned {type(token).__name__}, not (token, expiry)")
         expiry = float(token[1])
+        _refuse_unusable(token[0], expiry)
         if expiry <= self._now():
             raise ValueError("the token that it returned has expired already")
         self._last[config] = (token[0], expiry, *token[2:])

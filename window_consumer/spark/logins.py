@@ -20,6 +20,9 @@ _JAAS: Final = "sasl.jaas.config"
 _LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
 _CLIENT_HANDLER: Final = "sasl.client.callback.handler.class"
 
+_TIMEOUT_MS: Final = "8000"
+"""As for other clients. By default Java waits for ever for a token server that hangs."""
+
 _JARS: Final = {
     "software.amazon.msk.auth.iam.IAMClientCallbackHandler": (
         "msk-iam",
@@ -67,6 +70,8 @@ def _oidc(login: OidcLogin) -> dict[str, str]:
         _JAAS: f"{_MODULE} {given};",
         _LOGIN_HANDLER: f"{_BEARER}.OAuthBearerLoginCallbackHandler",
         "sasl.oauthbearer.token.endpoint.url": login.token_url,
+        "sasl.login.connect.timeout.ms": _TIMEOUT_MS,
+        "sasl.login.read.timeout.ms": _TIMEOUT_MS,
     }
 
 
