@@ -23,6 +23,7 @@ WorkerText = Callable[..., str]
         ("3600 / h", 1.0, "worker", 1),
         ("{rate: 500/s, per: key, burst: 7}", 500.0, "key", 7),
         ("{rate: 60/min, per: partition}", 1.0, "partition", 1),
+        ("{rate: 5/s, per: class}\n    fair: {by: key}", 5.0, "class", 1),
     ],
 )
 def test_rates_are_read(
@@ -56,7 +57,8 @@ def test_what_is_written_says_all_of_it() -> None:
         ("0/s", "it has to lie between 1 in a day and 1000000/s"),
         ("2000000/s", "it has to lie between 1 in a day and 1000000/s"),
         ("[1]", "a list is not a rate such as"),
-        ("{rate: 5/s, per: topic}", "rate_per_process.per: 'topic' is not one of worker, key or"),
+        ("{rate: 5/s, per: topic}", "rate_per_process.per: 'topic' is not one of worker, key, "),
+        ("{rate: 5/s, per: class}", "rate_per_process: is for each class, and no classes are made"),
         ("{rate: 5/s, bust: 3}", "rate_per_process.bust: unknown key; did you mean burst?"),
         ("{rate: 5/s, burst: 0}", "rate_per_process.burst: 0 is not a whole number from 1 to "),
         ("{per: key}", "rate_per_process.rate: is missing: a rate such as 500/s"),

@@ -26,6 +26,20 @@ def test_a_rate_for_each_key_holds_back_that_key_alone() -> None:
         assert second.outcome is DONE
 
 
+def test_a_rate_for_each_class_holds_back_that_class_alone() -> None:
+    shop = Shop()
+    keys = {
+        "fair": {"by": "header('tenant')"},
+        "rate_per_process": {"rate": "1/min", "per": "class"},
+    }
+    with shop.run(keys) as wc_app:
+        tenants = [{"tenant": each} for each in "aab"]
+        first, second, other = (wc_app.send("orders", 1, headers=each) for each in tenants)
+        assert [each.outcome for each in (first, second, other)] == [DONE, WAITING, DONE]
+        wc_app.advance("61s")
+        assert second.outcome is DONE
+
+
 def test_a_worker_that_finds_its_own_concurrency_handles_everything() -> None:
     shop = Shop()
     with shop.run({"concurrency": "auto"}) as wc_app:

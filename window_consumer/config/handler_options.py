@@ -56,10 +56,10 @@ class HandlerOptions(TypedDict, total=False):
 
     rate_per_process: str | Mapping[str, Any] | None
     """How many handler calls may start per unit of time, in each process: for the worker, for each
-    key or for each partition. burst is how many may start at once after a pause. Retries and copies
-    count. Waiting records hold no slot and keep their order. Expected: a rate such as 500/s, 30/min
-    or 1000/h, or {rate: 500/s, per: key, burst: 50}. Default: none: calls start as soon as there is
-    a slot; burst: a tenth of a second.
+    key, for each partition or for each class of `fair`. burst is how many may start at once after a
+    pause. Retries and copies count. Waiting records hold no slot and keep their order. Expected: a
+    rate such as 500/s, 30/min or 1000/h, or {rate: 500/s, per: key, burst: 50}. Default: none:
+    calls start as soon as there is a slot; burst: a tenth of a second.
     """
 
     fair: Mapping[str, Any] | None

@@ -107,6 +107,7 @@ from window_consumer.engine.scheduling.outlived_calls import OutlivedCall, Outli
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 from window_consumer.engine.scheduling.rate_limited_ordering import RateLimitedOrdering
 from window_consumer.engine.scheduling.shares.class_ordering import ClassOrdering
+from window_consumer.engine.scheduling.shares.class_rate_limit import ClassRateOrdering, ClassRates
 from window_consumer.engine.scheduling.shares.fair_queue import FairQueue
 from window_consumer.engine.scheduling.shares.share_classes import ShareClasses
 from window_consumer.engine.scheduling.slice_length import SLICE_TARGET_S
@@ -194,7 +195,7 @@ class Engine:
         self.dispatcher = self._dispatcher()
         if self.adaptive_concurrency is not None:
             self.dispatcher.slots = self.adaptive_concurrency.limit
-        self.rates = None if rules.rate is None else RateLimits(rules.rate)
+        self.rates = self._rates()
         self.dispatcher.rates = self.failed_records.ready.rates = self.rates
         self.breaker = CircuitBreaker(
             rules.breaker, self._slots_now, self._calls_running, self.dispatcher.running_since
@@ -915,10 +916,18 @@ class Engine:
             return InTurnDemand(dispatcher, self.breaker, rules.batch_records, rules.enough)
         return FetchDemand(dispatcher, self.breaker, rules.batch_records)
 
+    def _rates(self) -> RateLimits | None:
+        rate = self.rules.rate
+        if rate is None or self.shares is None or rate.per != "class":
+            return None if rate is None else RateLimits(rate)
+        return ClassRates(rate, self.shares)
+
     def _ordering(self, lanes: Lanes) -> Ordering:
         kind = _ORDERINGS[self.rules.ordering]
         shares = self.shares
         ordering = kind(lanes) if shares is None else ClassOrdering(lanes, kind.lane_of, shares)
+        if isinstance(self.rates, ClassRates):
+            return ClassRateOrdering(ordering, self.rates)
         return ordering if self.rates is None else RateLimitedOrdering(ordering, self.rates)
 
     def _ask_turns(self, partition: Partition) -> None:

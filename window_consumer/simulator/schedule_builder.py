@@ -90,6 +90,9 @@ _LIMITED = 0.15
 _RATED = 0.2
 """The shares of schedules with a changing limit (_LIMITED), and with a rate (_RATED)."""
 
+_BY_CLASS = 0.4
+"""The share of schedules with a rate and classes in which each class has a rate."""
+
 
 def draw(rng: Random) -> SchedulePlan:
     """Draw a schedule."""
@@ -188,6 +191,8 @@ def _paced(rng: Random, plan: SchedulePlan) -> SchedulePlan:
         plan = evolve(plan, wider=rng.randint(1, 3), strays=rng.choice((0.0, 0.3)))
     if rng.random() < _SHARED and engine.batch is None:
         engine = evolve(engine, fair=_fair(rng))
+        if engine.rate is not None and rng.random() < _BY_CLASS:
+            engine = evolve(engine, rate=evolve(engine.rate, per="class"))
     return evolve(plan, engine=engine)
 
 

@@ -41,6 +41,10 @@ _OR_PARK: Final = """
 _NO_CLASSES: Final = """\
 is missing: what makes the classes, for example by: header('tenant'), by: topic or by: key"""
 
+_RATE_OF_CLASSES: Final = """\
+is for each class, and no classes are made: write fair.by, for example by: header('tenant'), or \
+another per"""
+
 _ALL_ALIKE: Final = """\
 is strict, and all classes weigh the same; write weights, for example {urgent: 10, default: 1}"""
 
@@ -208,6 +212,9 @@ def _fair(worker: WorkerConfig) -> Iterator[Problem]:
     path: Path = ("workers", worker.name, "fair")
     fair = worker.fair
     if fair.by is None:
+        rate = worker.rate_per_process
+        if rate is not None and rate.per == "class":
+            yield Problem(("workers", worker.name, "rate_per_process"), _RATE_OF_CLASSES)
         if fair != FairConfig():
             yield Problem((*path, "by"), _NO_CLASSES)
         return

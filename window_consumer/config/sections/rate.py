@@ -14,7 +14,7 @@ from window_consumer.config.kinds import ValueKind
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.units import UnitError
 
-Per = Literal["worker", "key", "partition"]
+Per = Literal["worker", "key", "partition", "class"]
 
 RATE_UNITS: Final = {"s": 1, "min": 60, "h": 3600}
 """Units of time for a rate, in seconds."""
@@ -84,7 +84,7 @@ def rate_kind() -> ValueKind:
             },
         ]
     }
-    limits = f"1/h to {_HIGHEST}/s; or rate, per (worker, key, partition) and burst"
+    limits = f"1/h to {_HIGHEST}/s; or rate, per (worker, key, partition, class) and burst"
     return ValueKind("rate", _EXPECTED, _read, str, schema, limits, "str | Mapping[str, Any]")
 
 

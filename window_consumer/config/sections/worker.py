@@ -159,8 +159,9 @@ class WorkerConfig:
         default=None,
         metadata=about(
             "How many handler calls may start per unit of time, in each process: for the worker, "
-            "for each key or for each partition. burst is how many may start at once after a "
-            "pause. Retries and copies count. Waiting records hold no slot and keep their order.",
+            "for each key, for each partition or for each class of `fair`. burst is how many may "
+            "start at once after a pause. Retries and copies count. Waiting records hold no slot "
+            "and keep their order.",
             kind=rate_kind(),
             default="none: calls start as soon as there is a slot; burst: a tenth of a second",
         ),

@@ -171,8 +171,8 @@ class ReadyCalls:
         key: object = None
         if failed.deaths:
             key = failed  # its process may die again: it is called alone
-        elif self.rates is not None and self.rates.rules.per == "key":
-            key = failed.message.key()
+        elif self.rates is not None:
+            key = self.rates.name(failed.partition, failed.message)
         if failed.uncalled:
             key = key, failed.uncalled
         if failed.alone:

@@ -1,5 +1,7 @@
 """Rates: how many calls may start in a time. Token buckets for a worker, a key or a partition.
 
+``shares/class_rate_limit`` has those for a class.
+
 The promise: in any span of ``t`` seconds at most ``burst + per_s * t`` calls start (of the worker,
 of one key, of one partition). A call starts when a slot takes its record: with its slice, or after
 the record before it.
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition
     from window_consumer.engine.scheduling.slices import Slice
 
-Per = Literal["worker", "key", "partition"]
+Per = Literal["worker", "key", "partition", "class"]
 
 FORGET_AT = 1000
 """Above this many buckets, full ones are removed whenever the number has doubled."""
@@ -44,7 +46,7 @@ class RateRules:
 
 
 class TokenBucket:
-    """The tokens of a worker, a key or a partition. Owner: poll thread."""
+    """The tokens of a worker, a key, a partition or a class. Owner: poll thread."""
 
     __slots__ = ("_at", "_burst", "_per_s", "charged", "level")
 
@@ -131,7 +133,7 @@ class RateLimits:
         # The start of the first is known; the others started at some time before now.
         first = min(slice_.started, self.now)
         for index in range(seen, claimed):
-            bucket = self._named(self._name(slice_.partition, messages[index]))
+            bucket = self._named(self.name(slice_.partition, messages[index]))
             bucket.taken(1, first if index == 0 else self.now)
         if claimed == len(messages):
             del self._waiting_slices[slice_]
@@ -145,17 +147,18 @@ class RateLimits:
 
         A copy uses the bucket of its source partition; records without a key share one.
         """
-        bucket = self._named(self._name(partition, message))
+        bucket = self._named(self.name(partition, message))
         bucket.fill(self.now)
         return bucket
 
     def shared_bucket(self, partition: Partition) -> TokenBucket:
         """Return the bucket that all records of a partition share; not for rates by key."""
-        bucket = self._named(self._name(partition, None))
+        bucket = self._named(self.name(partition, None))
         bucket.fill(self.now)
         return bucket
 
-    def _name(self, partition: Partition, message: Message | None) -> object:
+    def name(self, partition: Partition, message: Message | None) -> object:
+        """Return what the bucket of a record is of; records with equal names share one."""
         per = self.rules.per
         if per == "key" and message is not None:
             return message.key()

@@ -47,15 +47,18 @@ class CallRateWatch:
 
     def taken(self, member: Member, slice_: Slice, message: Message) -> None:
         """Record that a slot has taken a record: the first one with its slice."""
-        rate = self._history.plan.engine.rate
+        rate, fair = self._history.plan.engine.rate, self._history.plan.engine.fair
         if rate is None:
             return
         of: object = None
+        partition = slice_.partition
+        source = partition.retry_level.source
         if rate.per == "key":
             of = message.key()
         elif rate.per == "partition":
-            partition = slice_.partition
-            of = (partition.retry_level.source, partition.name.partition)
+            of = (source, partition.name.partition)
+        elif rate.per == "class" and fair is not None:
+            of = fair.name_of(source, message)
         is_first = message is slice_.messages[0] and not slice_.settled
         at = slice_.started if is_first else self._history.now()
         insort(self._taken.setdefault((member, of), []), at)

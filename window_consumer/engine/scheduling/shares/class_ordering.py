@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class Waiting(NamedTuple):
 class ClassRecords:
     """What may start of one class of a partition, see ``StartableRecords``. Owner: poll thread."""
 
-    __slots__ = ("free", "lanes", "ordering", "partition", "share")
+    __slots__ = ("free", "held_until", "lanes", "ordering", "partition", "share")
 
     def __init__(self, ordering: ClassOrdering, share: ShareClass):
         self.ordering = ordering
@@ -44,6 +44,8 @@ class ClassRecords:
         """Records without a lane."""
         self.lanes: dict[Lane, None] = {}
         """Lanes that nobody holds and whose first record is of this class, oldest offer first."""
+        self.held_until = float("-inf")
+        """When it may have a token, if its rate holds it back."""
 
     def __len__(self) -> int:
         return len(self.free) + len(self.lanes)
@@ -52,6 +54,18 @@ class ClassRecords:
     def startable(self) -> int:
         """See ``StartableRecords``."""
         return min(self.ordering.outer.startable, len(self))
+
+    @property
+    def first(self) -> Message:
+        """The record that starts next."""
+        lines = self.ordering.lines
+        heads = [*(lines[lane][0] for lane in islice(self.lanes, 1)), *islice(self.free, 1)]
+        return min(heads, key=attrgetter("seq")).message
+
+    @property
+    def is_offered(self) -> bool:
+        """It has records, and its partition has not been released."""
+        return self.ordering.classes.get(self.share) is self
 
     def take(self, count: int) -> Taken | None:
         """See ``StartableRecords``."""
@@ -199,7 +213,7 @@ class ClassOrdering(Ordering):
     # ---- starts
 
     def take(self, count: int) -> Taken | None:
-        records = self._next_class()
+        records = self.next_class()
         if records is None:
             return None
         taken: list[Waiting] = []
@@ -217,7 +231,7 @@ class ClassOrdering(Ordering):
         return self._started(taken, lanes)
 
     def take_at(self, place: Place, but: Callable[[Lane], bool]) -> Taken | None:
-        records = self._next_class()
+        records = self.next_class()
         if records is None:
             return None
         lanes = list(records.lanes)
@@ -246,7 +260,8 @@ class ClassOrdering(Ordering):
     def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:
         return NO_HOLD if self.lane_of is None else self.lanes.acquire(self, lanes)
 
-    def _next_class(self) -> ClassRecords | None:
+    def next_class(self) -> ClassRecords | None:
+        """Return the class whose records ``take`` would take; None if there are none."""
         if self.only is not None:
             return self.only if len(self.only) else None
         return next(iter(self.classes.values()), None)

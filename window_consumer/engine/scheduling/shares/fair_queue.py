@@ -150,8 +150,8 @@ class FairQueue:
             self._backlogs.pop(share, None)
             self._valid.pop(share, None)
             self._bounded.pop(share, None)
-        if len(records):
-            records.ordering.woken[records] = None
+        if len(records) and records.held_until <= self._shares.now:
+            records.ordering.woken[records] = None  # its rate wakes what that holds back
 
     def reorder(self, share: ShareClass) -> None:
         """See ``ClassQueue``."""
