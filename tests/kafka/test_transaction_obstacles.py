@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
@@ -23,6 +23,9 @@ from window_consumer.kafka.cluster.transactions import (
     obstacle_of_new_topic,
     obstacle_of_topic,
 )
+from window_consumer.kafka.log_writer import TransactionalWriter
+from window_consumer.kafka.writing.client import SendingClient
+from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.producer import Producer, TransactionAbortedError
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -146,3 +149,16 @@ def test_the_transaction_of_a_producer_fails_within_its_time_with_the_cause(
         producer.transaction(),
     ):
         pass
+
+
+class WithoutAnswer(SendingClient):
+    """A producer whose brokers do not say where its transactions are kept."""
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"not within {timeout} s"))
+
+
+def test_a_redrive_in_transactions_that_cannot_begin_names_the_cause() -> None:
+    kafka, log = {"bootstrap.servers": "127.0.0.1:1"}, ClientLog(logging.getLogger("tests"))
+    with pytest.raises(BrokerUnavailableError, match=re.escape(FACTOR)):
+        TransactionalWriter(kafka, "redrive", log, make_client=WithoutAnswer)

@@ -16,7 +16,7 @@ from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.writing.client import SendingClient, retried
 from window_consumer.model import headers as names
-from window_consumer.model.errors import PublishFailedError, RunError
+from window_consumer.model.errors import BrokerUnavailableError, PublishFailedError, RunError
 from window_consumer.model.protocols import Copy
 
 _PARTITION_BY_KEY = -1
@@ -86,8 +86,11 @@ class _Client:
         self._failed: Failed = {}
 
     @contextmanager
-    def in_our_words(self, name: str) -> Iterator[None]:
-        """Translate exceptions of the client; any call may report that the producer was fenced."""
+    def in_our_words(self, name: str, *, is_first: bool = False) -> Iterator[None]:
+        """Translate exceptions of the client; any call may report that the producer was fenced.
+
+        The first may find out that the cluster can begin no transaction.
+        """
         try:
             yield
         except (KafkaException, SystemError) as exception:
@@ -97,6 +100,9 @@ class _Client:
                 raise RunError(f"{name}: {exception}") from exception
             if errors.is_fenced(error):
                 raise _fenced(name, error) from exception
+            if is_first and errors.is_absence(error):
+                text = f"{name}: {errors.text_of_no_transaction(error)}"
+                raise BrokerUnavailableError(text) from exception
             raise errors.translate(error, name) from exception
 
     def _given_up_for(self) -> KafkaError | None:
@@ -243,7 +249,7 @@ class TransactionalWriter:
         self._begun = False
         # Ends a transaction that a killed process left open; until then its progress cannot be
         # read.
-        with self._client.in_our_words(name):
+        with self._client.in_our_words(name, is_first=True):
             retried(self._client.producer.init_transactions)
 
     def send(self, copies: Sequence[Copy]) -> None:
