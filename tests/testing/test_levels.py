@@ -84,6 +84,18 @@ def test_a_record_in_a_level_survives_crashes_and_rebalances(shop: Shop) -> None
         assert (result.outcome, result.attempts) == (DONE, 2)
 
 
+def test_with_overtake_later_records_of_the_key_wait_until_its_local_attempts_are_spent(
+    shop: Shop,
+) -> None:
+    retry = {"attempts": 2, "backoff": "1s..1s", "levels": ["10s"], "on_failure": "overtake"}
+    with shop.run({"ordering": "key", "retry": retry}) as wc_app:
+        first = wc_app.send("orders", '"fail"', key="c")
+        second = wc_app.send("orders", 2, key="c")
+        assert (first.attempts, second.outcome) == (1, WAITING)
+        wc_app.advance("1s")
+        assert (first.attempts, first.outcome, second.outcome) == (2, MOVED, DONE)
+
+
 def test_a_later_record_of_the_key_overtakes_one_in_a_level(shop: Shop) -> None:
     ordered = {"ordering": "key", "retry": {**LEVELS["retry"], "on_failure": "overtake"}}
     with shop.run(ordered) as wc_app:
