@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -372,6 +374,19 @@ def test_a_database_that_is_not_supported_is_refused_without_its_driver(vendor: 
     connections.settings.update(connections.configure_settings(databases))
     with pytest.raises(UsageError, match=f"{vendor}.*postgresql, sqlite"):
         url_of_alias("other")
+
+
+@pytest.mark.parametrize(("package", "extra"), [("sqlalchemy", "sql"), ("django", "django")])
+def test_a_missing_package_is_named_with_its_extra(package: str, extra: str) -> None:
+    script = rf"""
+import sys
+sys.modules["{package}"] = None
+import pytest
+from window_consumer import UsageError
+with pytest.raises(UsageError, match=r"window-consumer\[{extra}\]"):
+    import window_consumer.database.django
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
 
 
 def test_a_table_whose_indexes_would_have_too_long_names_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -89,3 +91,15 @@ def test_a_broker_that_faststream_runs_is_refused() -> None:
     broker.running = True
     with pytest.raises(UsageError):
         worker_of(broker)
+
+
+def test_a_missing_package_is_named_with_its_extra() -> None:
+    script = r"""
+import sys
+sys.modules["faststream"] = None
+import pytest
+from window_consumer import UsageError
+with pytest.raises(UsageError, match=r"window-consumer\[faststream\]"):
+    import window_consumer.faststream
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

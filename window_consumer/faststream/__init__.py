@@ -6,6 +6,15 @@ FastStream and aiokafka.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
+from window_consumer import UsageError
+
+if find_spec("faststream") is None:
+    raise UsageError(
+        "window_consumer.faststream needs FastStream: pip install 'window-consumer[faststream]'"
+    )
+
 from window_consumer.faststream.application import worker_of
 
 __all__ = ["worker_of"]

@@ -8,10 +8,12 @@ Needs ``pip install 'window-consumer[django]'``.
 from __future__ import annotations
 
 from window_consumer.database import require_sqlalchemy
-from window_consumer.database.django_settings import require_django
+
+require_sqlalchemy("window_consumer.database.django")
+
+from window_consumer.database.django_settings import require_django  # noqa: E402 - needs SQLAlchemy
 
 require_django("window_consumer.database.django")
-require_sqlalchemy("window_consumer.database.django")
 
 from window_consumer.database.django.borrowed import fresh_connections  # noqa: E402 - what it needs is checked first
 from window_consumer.database.django.effects import DjangoOnce, once  # noqa: E402 - likewise
