@@ -48,6 +48,12 @@ def loaded(tmp_path: Path) -> Callable[[str], LoadedConfig]:
             6,
         ),
         (
+            "delay:\n  to: [o]\n  store: wheel\n  directory: d\n  precision: level\n",
+            "delay.precision",
+            6,
+        ),
+        ("delay:\n  to: [o]\n  store: wheel\n", "delay.directory", 2),
+        (
             "delay:\n  to: [orders]\nworkers:\n  delay: {topics: [a], group: b}\n",
             "workers.delay",
             5,

@@ -15,7 +15,7 @@ from tests.commands import kafka_of
 from tests.parking.test_worker import WAIT_S, copy_of
 from window_consumer import App, Record
 from window_consumer.engine.commits.commit_metadata import CommitNote, encode, topic_hash
-from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker
 from window_consumer.model.record import TopicPartition
 from window_consumer.parking.topics import ParkTopics
 
@@ -98,3 +98,17 @@ def test_an_offset_beyond_the_end_does_not_count(ladder: Ladder) -> None:
     """The worker, too, goes on at the log's beginning."""
     ladder.commit(9)
     assert ladder.found() == [1, 2, 3, 4]
+
+
+def test_an_empty_ladder_is_asked_for_its_lag_and_not_read(
+    ladder: Ladder, embedded: EmbeddedBroker
+) -> None:
+    ladder.commit(4, note(4, ladder.topic_id()))
+    embedded.track_requests()
+    assert ladder.found() == []
+    asked = embedded.requests()
+    assert (asked[ApiKey.OFFSET_FETCH], asked[ApiKey.LIST_OFFSETS]) == (1, 1)
+    assert asked[ApiKey.FETCH] == 0
+    ladder.commit(3)
+    assert ladder.found() == [4]
+    assert embedded.requests()[ApiKey.FETCH] > 0

@@ -55,6 +55,18 @@ def a_killed_run_over_two_topics_copies_none_twice(shop: ReplayShop) -> None:
     assert not shop.replay("--from", at(0))["resumed"]
 
 
+def of_one_topic_of_two(shop: ReplayShop) -> None:
+    first, second = shop.source, shop.with_another_topic()
+    for topic in (first, second):
+        shop.source = topic
+        shop.produce(3)
+    found = shop.replay("--from-offset", "0:1", "--topic", second)
+    assert [each["topic"] for each in found["topics"]] == [second]
+    assert shop.replayed() == offsets(0, [1, 2])
+    shop.source = first
+    assert not shop.replayed()
+
+
 def by_ids_of_two_topics(shop: ReplayShop) -> None:
     first, second = shop.source, shop.with_another_topic()
     shop.produce(5)
@@ -198,6 +210,7 @@ PROMISES: tuple[Promise, ...] = (
     from_a_time_to_the_end,
     up_to_a_time_which_is_exclusive,
     from_offsets_of_some_partitions,
+    of_one_topic_of_two,
     by_ids,
     by_ids_of_two_topics,
     where_a_condition_holds,
