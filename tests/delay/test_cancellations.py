@@ -1,4 +1,4 @@
-"""What is known of cancellations: for how long, in how much memory, and when records wait."""
+"""The layer around deliveries: cancelled records, how long and in how much memory that is known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ NOW_S = 1_800_000_000
 HOUR_S = 3_600
 DAY_S = 24 * HOUR_S
 MIB = 1024**2
-SITE = CallSite(CallForm(), CallTools(lambda _record: False, lambda: NOW_S * 1000))
 
 
 def cancelled(
@@ -36,11 +35,15 @@ class Service:
 
     def __init__(self, *cancellations: FakeMessage):
         self.age_s = 0.0
+        self.early_ms = 0
+        """How long before a record is due it is called."""
         self.known = Cancellations(30.0 * DAY_S)
         self.take(*cancellations)
         targets = Targets(("orders",), LadderNames((), frozenset()))
         layer = CancelLayer(CancelCheck(self.known, lambda: self.age_s), targets)
-        self._call = layer.wrap(lambda _record: "delivered", SITE)
+        self._now_ms = 0
+        site = CallSite(CallForm(), CallTools(lambda _record: False, lambda: self._now_ms))
+        self._call = layer.wrap(lambda _record: "delivered", site)
 
     def take(self, *cancellations: FakeMessage) -> None:
         for each in cancellations:
@@ -54,6 +57,7 @@ class Service:
             ("wc-deliver-at", b"%d" % (due_s * 1000)),
         ]
         message = FakeMessage(TopicPartition("wc.delay", 0), 7, b"a", b"b", headers)
+        self._now_ms = due_s * 1000 - self.early_ms
         try:
             return str(self._call(Record.of(message, Call())))
         except Cancelled:
@@ -122,6 +126,23 @@ def test_records_wait_while_cancellations_are_not_known(age_s: float, wait_s: fl
         assert caught.value.after_s == pytest.approx(wait_s)
     service.age_s = 1.0
     assert [service.deliver(each) for each in "ab"] == ["cancelled", "delivered"]
+
+
+@pytest.mark.parametrize(
+    ("early_ms", "wait_s"), [(1, 0.001), (3000, 3.0), (86_400_000, 5.0), (0, None), (-7, None)]
+)
+def test_a_record_is_never_early_by_a_clock_that_was_set_back(
+    early_ms: int, wait_s: float | None
+) -> None:
+    service = Service(cancelled(b"a"))
+    service.early_ms = early_ms
+    if wait_s is None:
+        assert [service.deliver(each) for each in "ab"] == ["cancelled", "delivered"]
+        return
+    for record_id in "ab":
+        with pytest.raises(CallAgain) as caught:
+            service.deliver(record_id)
+        assert caught.value.after_s == pytest.approx(wait_s)
 
 
 def test_a_million_takes_at_most_150_mib() -> None:

@@ -1,4 +1,4 @@
-"""A wheel whose process is killed at any step loses nothing, and is never early."""
+"""A wheel whose process is killed at any step loses nothing, and is never early, by any clock."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ EXAMPLES = 40
 MUTANTS_EXAMPLES = 1200
 HOSTS = ("one", "two")
 FARTHEST_MS = 4000
+AHEAD_S = 3.0
+"""How far clocks are wrong at most."""
 
 
 class KilledWheel(RuleBasedStateMachine):
@@ -61,6 +63,11 @@ class KilledWheel(RuleBasedStateMachine):
             self.end()
         self.world.fuse = None
 
+    @rule(seconds=st.sampled_from([0.0, 0.0, 0.4, AHEAD_S, -AHEAD_S]))
+    def set_clock(self, seconds: float) -> None:
+        """Let the clocks of the hosts jump: it is ahead of the senders' by so much then."""
+        self.world.clock_ahead_s = seconds
+
     @rule(fuse=st.none() | st.integers(0, 5))
     def stop(self, fuse: int | None) -> None:
         self.world.fuse = fuse
@@ -78,6 +85,7 @@ class KilledWheel(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Let a last process run until all is due."""
+        self.world.clock_ahead_s = AHEAD_S
         try:
             last = self.process or Process(self.world, Path(self.folder.name, HOSTS[0]))
             for _ in range(FARTHEST_MS // 100 + 20):
@@ -97,6 +105,7 @@ RULES = settings(
     stateful_step_count=40,
     max_examples=EXAMPLES,
     suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 from attrs import astuple, frozen
 
 from tests.engine.driver import COPIES, Driven, role_of
-from tests.engine.support import ORDERS, Note
-from window_consumer.delay.cancel_layer import CancelCheck
-from window_consumer.delay.cancellations import Cancellations, mark_of
+from tests.engine.support import ORDERS, Note, failure
+from window_consumer.delay.cancel_layer import CancelCheck, CancelLayer, Cancelled
+from window_consumer.delay.cancellations import Cancellations
 from window_consumer.delay.config import DelayConfig
 from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.refusing_targets import RefusingTargets
@@ -31,14 +32,17 @@ from window_consumer.delay.wheel.slot_files import OpenFiles
 from window_consumer.delay.wheel.wheels import DueSending, WheelGuarantee, Wheels
 from window_consumer.engine.commits.commit_metadata import CommitNote, decode
 from window_consumer.model import headers
-from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.errors import CallAgain, PublishFailedError
 from window_consumer.model.offset_ranges import Span
 from window_consumer.model.protocols import CommittedOffset, Copy, Delivery
-from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.record import Call, Message, Record, TopicPartition
 from window_consumer.plan.ladder_topics import LadderNames
+from window_consumer.runtime.calls.layer import CallForm, CallSite, CallTools
 
 TARGETS = Targets(("*",), LadderNames(("wc.delay",), frozenset()))
 BEGIN_MS = 1_700_000_000_000
+LEVEL_S = 60.0
+"""Longer than any record here waits, so none goes to a level."""
 
 
 class Killed(BaseException):
@@ -68,6 +72,8 @@ class World:
     def __init__(self, parts: Parts):
         self.parts = parts
         self.now = 1000.0
+        self.clock_ahead_s = 0.0
+        """How far wrong the clock of the hosts is."""
         self.log: list[Note] = []
         self.committed = CommittedOffset(0, "")
         self.delivered: Counter[int] = Counter()
@@ -78,12 +84,15 @@ class World:
         self.cancellations = Cancellations(1e9)
         self.cancelled: dict[int, int] = {}
         """How often these had been delivered when they were cancelled."""
+        self.sent: set[int] = set()
+        self.refused: set[int] = set()
+        """They were due when they were sent first; the copies in levels wait for their times."""
         self.wheels: Wheels | None = None
         """Those of the last process."""
 
     @property
     def wall_ms(self) -> float:
-        return BEGIN_MS + self.now * 1000
+        return BEGIN_MS + (self.now + self.clock_ahead_s) * 1000
 
     def step(self) -> None:
         """Count one step of the process; it may be the last."""
@@ -103,22 +112,23 @@ class World:
         self.log.append(note)
 
     def cancel(self, offset: int) -> None:
-        """Cancel a record that is not due."""
-        if offset not in self.cancelled and self.due[offset] > self.wall_ms:
+        """Cancel a record that is not due, and was not when the clock was another."""
+        is_open = offset not in self.cancelled and offset not in self.sent
+        if is_open and self.due[offset] > self.wall_ms:
             record_id = _id(offset)
             cancellation = Note(0, key=record_id.encode(), written_ms=int(self.wall_ms))
             self.cancellations.take(cancellation, self.wall_ms / 1000)
             self.cancelled[offset] = self.delivered[offset]
 
-    def deliver(self, offset: int) -> None:
-        self.delivered[offset] += 1
-        if self.wall_ms < self.due[offset]:
+    def send(self, offset: int) -> None:
+        self.sent.add(offset)
+        if self.wall_ms < self.due[offset] and offset not in self.refused:
             self.early.append(offset)
 
-    def called(self, offset: int) -> None:
-        """Let the handler deliver a record that is past due, unless it is cancelled."""
-        if self.cancellations.due(mark_of(_id(offset))) is None:
-            self.deliver(offset)
+    def called(self, record: Record) -> None:
+        """Deliver a record that is past due, as the handler does."""
+        self.send(record.offset)
+        self.delivered[record.offset] += 1
 
     def judge(self) -> None:
         """Fail if a promise is broken."""
@@ -147,6 +157,10 @@ def _id(offset: int) -> str:
     return f"{ORDERS.topic}/{ORDERS.partition}/{offset}"
 
 
+def _offset(copy: Copy) -> int:
+    return int((dict(copy.headers)[headers.ID] or b"").rpartition(b"/")[2])
+
+
 class Sink:
     """Delivers when the test says so: before that the broker may have a record, or not."""
 
@@ -156,6 +170,7 @@ class Sink:
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
         self.world.step()
+        self.world.send(_offset(copy))
         self.answers.append((copy, on_delivery))
 
     def answer(self, *, refused: bool = False) -> None:
@@ -163,9 +178,10 @@ class Sink:
         while self.answers:
             copy, on_delivery = self.answers.pop(0)
             if refused:
+                self.world.refused.add(_offset(copy))
                 on_delivery(PublishFailedError("refused"))
                 continue
-            self.world.deliver(int((dict(copy.headers)[headers.ID] or b"").rpartition(b"/")[2]))
+            self.world.delivered[_offset(copy)] += 1
             self.world.step()
             on_delivery(None)
 
@@ -233,20 +249,19 @@ class Process(Driven):
         self.world = world
         self.sink = Sink(world)
         self.wheels = world.wheels = world.parts.wheels(FragileFiles(world))
+        check, clock = CancelCheck(world.cancellations, lambda: 0.0), Clock(world)
         self.wheels.sending = DueSending(
-            self.sink,
-            Clock(world),
-            lambda record, _: record.copy,
-            lambda _: True,
-            CancelCheck(world.cancellations, lambda: 0.0),
+            self.sink, clock, lambda record, _: record.copy, lambda _: True, check
         )
+        site = CallSite(CallForm(), CallTools(lambda _record: False, clock.wall_ms))
+        self.call = CancelLayer(check, TARGETS).wrap(world.called, site)
         admission = Admission(TARGETS, 1e9)
         self.preparation = _fragile(world)(world, directory, self.wheels, admission, role_of)
         refusing = RefusingTargets(lambda *_: None, lambda _: None)
         copies = LevelCopies("orders", "wc.delay", COPIES.target_of)
         self.rules = [
             WheelRule(admission, self.wheels),
-            DelayRule(DelayConfig(to=("*",)), TARGETS, copies, refusing),
+            DelayRule(DelayConfig(to=("*",), levels=(LEVEL_S,)), TARGETS, copies, refusing),
         ]
         guarantee = partial(
             world.parts.guarantee, wheels=self.wheels, open_empty=self.preparation.open_empty
@@ -272,8 +287,12 @@ class Process(Driven):
             self.deliver(*new)
         decisions = self.tick()
         for slice_ in list(self.out):
-            for message in slice_.messages:
-                world.called(message.offset())
+            for message in self.claim(slice_):
+                with suppress(Cancelled):
+                    try:
+                        self.call(Record.of(message, Call()))
+                    except CallAgain as error:
+                        slice_.deviate().failed.append((message, failure(error)))
             self.finish(slice_)
         self.commit([*decisions.commit, *self.tick().commit])
 

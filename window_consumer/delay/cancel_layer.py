@@ -1,4 +1,4 @@
-"""The layer that keeps cancelled records from being delivered."""
+"""The layer that delivers no record that is cancelled, or not due by the present clock."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ _AGAIN_S: Final = (0.05, 5.0)
 
 _FIRST_S: Final = 0.25
 """How long they wait until the topic has been read once."""
+
+_EARLY_S: Final = (0.001, 5.0)
+"""How long a record waits that is not due any more: the clock was set back while it waited for its
+last seconds. It may be set right again, so the longest wait is short."""
 
 
 class Cancelled(Skip):
@@ -60,7 +64,7 @@ class CancelCheck:
 
 @frozen
 class CancelLayer:
-    """Finishes cancelled records without delivering them."""
+    """Finishes cancelled records without delivering them, and lets early ones wait."""
 
     check: CancelCheck
     targets: Targets
@@ -72,20 +76,24 @@ class CancelLayer:
 
     def wrap(self, call: Called, site: CallSite) -> Called:
         """See CallLayer."""
-        del site
-        cancellations = self.check.cancellations
+        cancellations, wall_ms = self.check.cancellations, site.tools.wall_ms
 
         def called(record: Record) -> object:
-            self._check(record)
+            self._check(record, wall_ms())
             returned = call(record)
             cancellations.delivered(record.id)
             return returned
 
         return called
 
-    def _check(self, record: Record) -> None:
-        """Raise CallAgain if cancellations are not known, Cancelled if there is one."""
+    def _check(self, record: Record, wall_ms: float) -> None:
+        """Raise CallAgain if it is early, or cancellations unknown; Cancelled if there is one."""
         if wait_s := self.check.wait_s():
             raise CallAgain(wait_s, "the topic of cancellations has not been read to its end")
-        if self.check.is_cancelled(record.id, lambda: request_in(record, self.targets).at_ms):
+        due_ms = request_in(record, self.targets).at_ms
+        if due_ms > wall_ms:
+            shortest, longest = _EARLY_S
+            left_s = (due_ms - wall_ms) / 1000
+            raise CallAgain(min(max(shortest, left_s), longest), "the clock was set back")
+        if self.check.is_cancelled(record.id, lambda: due_ms):
             raise Cancelled("the record is cancelled")
