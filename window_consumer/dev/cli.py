@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from rich.console import Console
+from rich.text import Text
 
 from window_consumer.cli import options
 from window_consumer.cli.output import OK
@@ -87,7 +89,8 @@ def dev_command(**given: Any) -> int:
 
 
 def _report(text: str) -> None:
-    click.secho(f"dev: {text}", err=True, bold=True)
+    """Print a line, bold where the terminal and the environment allow it."""
+    Console(stderr=True).print(Text(f"dev: {text}", "bold"), soft_wrap=True)
 
 
 def _refuse_missing_packages() -> None:
