@@ -25,6 +25,13 @@ def test_pause_tells_the_worker_who_and_why(commands: Commands) -> None:
     assert " resume --worker charge`" in ended.said
 
 
+def test_what_was_paused_and_resumed_is_printed_as_json(commands: Commands) -> None:
+    for command, paused in (("pause", True), ("resume", False)):
+        ended = run(commands, MadeUpBoard(), command, "-w", "charge", "--json")
+        assert ended.code == 0, ended.said
+        assert (ended.json["worker"], ended.json["paused"]) == ("charge", paused)
+
+
 @pytest.mark.parametrize(
     ("worker", "reason", "says"), [("other", "", "other: "), ("charge", "a" * 201, " 200 ")]
 )

@@ -127,6 +127,8 @@ def test_a_dry_run_tells_counts_sizes_and_time(shop: Commands, embedded: Embedde
     embedded.create_topic("orders", 1)
     produce(embedded.bootstrap, "orders", *[b"0123456789"] * 50)
     options = ("--topic", "orders", "--dry-run", "--pool", "5", "--rate", "10/s", "--chunk", "20")
+    counted = shop.run("backfill", "shop:app", *options, "--json").json
+    assert (counted["topic"], counted["offsets"], len(counted["partitions"])) == ("orders", 50, 1)
     ended = shop.run("backfill", "shop:app", *options)
     assert ended.code == 0, ended.said
     assert re.search(r"\bpartition 0: .*\b0 to 50\b", ended.out)

@@ -55,9 +55,9 @@ class Shop:
         self.worker = commands.start("run", "shop:app", *more)
         self.url = self.worker.wait_for_event(LogEvent.ADMIN_STARTED)["url"].removesuffix("/")
 
-    def command(self, name: str, record: str, worker: str = "charge") -> Ended:
+    def command(self, name: str, record: str, worker: str = "charge", *more: str) -> Ended:
         where = ("--worker", worker, "--record", record, "--url", self.url)
-        return self.commands.run(name, *where, env={"WINDOW_CONSUMER_TOKEN": TOKEN})
+        return self.commands.run(name, *where, *more, env={"WINDOW_CONSUMER_TOKEN": TOKEN})
 
 
 @pytest.fixture
@@ -104,9 +104,10 @@ def test_a_blocked_record_is_skipped_and_its_key_goes_on(
 def test_a_blocked_record_is_sent_to_the_dead_letters_with_the_reason_manual(
     blocked: Shop, embedded: EmbeddedBroker
 ) -> None:
-    ended = blocked.command("dead-letter", "orders/0/0")
+    ended = blocked.command("dead-letter", "orders/0/0", "charge", "--json")
     assert ended.code == 0
-    assert ended.out.startswith("orders/0/0 ")
+    asked = {"worker": "charge", "record": "orders/0/0"}
+    assert ended.json == {**asked, "verdict": InterventionResult.DEAD_LETTERED}
     blocked.worker.wait_for("charged next")
     (copy,) = embedded.read_all("shop.orders.dlq")
     headers = dict(copy.headers() or [])
@@ -114,6 +115,12 @@ def test_a_blocked_record_is_sent_to_the_dead_letters_with_the_reason_manual(
     assert headers["wc-reason"] == b"MANUAL"
     assert headers["wc-error-class"] == b"ValueError"
     assert blocked.worker.stop().summary() == {"processed": 1, "dead_lettered": 1}
+
+
+def test_what_was_skipped_is_printed_as_json(blocked: Shop) -> None:
+    ended = blocked.command("skip", "orders/0/0", "charge", "--json")
+    asked = {"worker": "charge", "record": "orders/0/0"}
+    assert (ended.code, ended.json) == (0, {**asked, "verdict": InterventionResult.SKIPPED})
 
 
 @pytest.mark.parametrize("name", ["skip", "dead-letter"])

@@ -140,9 +140,10 @@ def test_what_kafka_refuses_is_listed_retried_and_skipped(
     assert (listed["id"], listed["status"], listed["attempts"]) == (row_id, "blocked", 1)
     assert listed["last_error"] == "too large"
     assert row_id in commands.run("outbox", "list", "--failed").out
-    assert commands.run("outbox", "skip", row_id).code == 0
+    assert commands.run("outbox", "skip", row_id, "--json").json == {"skipped": 1}
     assert commands.run("outbox", "status", "--json").json["failed"] == 1
-    assert commands.run("outbox", "retry", "--all").code == 0
+    assert commands.run("outbox", "retry", "--all", "--json").json == {"retried": 1}
+    assert commands.run("outbox", "retry", row_id).code == 0
     assert commands.run("outbox", "status", "--json").json["waiting"] == 1
 
 

@@ -18,8 +18,8 @@ def test_a_cancelled_record_is_not_delivered(service: DelayService) -> None:
     running = service.start()
     service.send("a", wc_delay=SOON_MS, wc_id="mail 7")
     service.send("b", wc_delay=SOON_MS, wc_id="mail 8")
-    ended = service.commands.run("delay", "cancel", "--id", "mail 7")
-    assert ended.code == 0, ended.said
+    ended = service.commands.run("delay", "cancel", "--id", "mail 7", "--json")
+    assert (ended.code, ended.json) == (0, {"cancelled": "mail 7"}), ended.said
     assert set(service.wait_for("orders", 1)) == {"b"}
     wait_until(lambda: waiting(service) == 0, DEADLINE_S, "both are done")
     summary = running.stop().summary()

@@ -42,8 +42,11 @@ def test_a_sent_record_is_delivered_at_its_time(service: DelayService) -> None:
     service.start()
     begin = time.time()
     what = ("--key", "anna", "--value", "coffee", "--header", "user=1=2", "--id", "mail 7")
-    ended = service.commands.run("delay", "send", "--to", "orders", "--delay", "1500ms", *what)
+    target = ("--to", "orders", "--delay", "1500ms")
+    ended = service.commands.run("delay", "send", *target, *what, "--json")
     assert ended.code == 0, ended.said
+    assert (ended.json["id"], ended.json["to"]) == ("mail 7", "orders")
+    assert datetime.fromisoformat(ended.json["due"]).timestamp() >= begin + 1.499
     record = service.wait_for("orders", 1)["anna"]
     assert record.value() == b"coffee"
     assert sorted(record.headers()) == [("user", b"1=2"), ("wc-id", b"mail 7")]

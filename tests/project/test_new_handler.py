@@ -38,8 +38,9 @@ def contents(directory: Path) -> dict[Path, bytes]:
 
 def test_each_form_of_handler_passes_its_own_test_and_check(shop: Commands) -> None:
     for arguments in (["ship", "--topic", "parcels"], ["mail", "--async"], ["store", "--batch"]):
-        added = shop.run("new", "handler", *arguments)
+        added = shop.run("new", "handler", *arguments, "--json")
         assert added.code == 0, added.said
+        assert f"tests/test_{arguments[0]}.py" in added.json["written"]
     workers = yaml.safe_load((shop.directory / "workers.yaml").read_text())["workers"]
     assert list(workers) == ["charge", "ship", "mail", "store"]
     assert '@app.handler("parcels"' in (shop.directory / "handlers.py").read_text()
