@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 SHOP_STAMP := $(VENV)/.installed-shop
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo shop bytecode parts test suite test-consumer test-spark bench lint docs clean
+.PHONY: demo shop bytecode parts test suite test-consumer test-spark bench lint docs links clean
 
 demo: $(STAMP)
 	$(BIN)/window-consumer demo
@@ -51,6 +51,10 @@ lint: $(DEV_STAMP)
 # The site, in build/site. `mkdocs serve` shows it while pages are written.
 docs: $(DEV_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Requests the pages' links to other sites; CI has no network for it.
+links: $(DEV_STAMP)
+	$(BIN)/python -m docs.external_links
 
 clean:
 	rm -rf $(VENV) .kafka .javascript build dist
