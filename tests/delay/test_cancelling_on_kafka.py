@@ -38,6 +38,24 @@ def test_no_cancelled_record_is_delivered_by_the_member_that_is_left(
     assert delivered == set(KEYS[1::2])
 
 
+def test_in_transactions_a_killed_member_delivers_the_others_once(
+    on_kafka: DelayService, make_topic: MakeTopic
+) -> None:
+    orders = make_topic("orders", 1)
+    on_kafka.configure(to=[orders], delivery="exactly_once")
+    first = on_kafka.start()
+    on_kafka.cancel(*KEYS[::2])
+    due_ms = round(time.time() * 1000) + 5000
+    for key in KEYS:
+        on_kafka.send(key, to=orders, wc_deliver_at=due_ms, wc_id=key)
+    first.signal(signal.SIGKILL)
+    on_kafka.start()
+    assert set(on_kafka.wait_for(orders, len(KEYS) // 2)) == set(KEYS[1::2])
+    wait_until(lambda: _waiting(on_kafka) == 0, DEADLINE_S, "all are done")
+    delivered = sorted(each.key().decode() for each in reading.read_all(on_kafka.client, orders))
+    assert delivered == sorted(KEYS[1::2])
+
+
 def _waiting(service: DelayService) -> int:
     return int(service.commands.run("delay", "status", "--json").json["waiting"])
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import Members, log_ends, produce
@@ -16,6 +19,7 @@ from tests.waiting import wait_until
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.testing.events import Produced
 from window_consumer.testing.guarantees import NothingLost, OneAtATimePerKey, OrderPerKey, check
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -65,6 +69,46 @@ def is_drained(members: Members) -> bool:
         return False
 
 
+def parked(members: Members) -> int:
+    """Return how many copies were written to the park topic."""
+    return sum(log_ends(members.bootstrap, f"{members.group}.{members.topic}.park").values())
+
+
+def park_backwards(members: Members, produced: Sequence[Produced]) -> None:
+    """Write copies of records, the last ones first: the heads are behind a full window."""
+    park = f"{members.group}.{members.topic}.park"
+    admin = AdminClient({"bootstrap.servers": members.bootstrap})
+    topics.make(admin, NewTopic(park, 4, 1))
+    producer = Producer({"bootstrap.servers": members.bootstrap})
+    for each in reversed(produced):
+        headers = {
+            "wc-id": f"{each.topic}/{each.partition}/{each.offset}",
+            "wc-orig-topic": each.topic,
+            "wc-orig-partition": str(each.partition),
+            "wc-orig-offset": str(each.offset),
+            "wc-format": "1",
+            "wc-reason": "PARKED",
+            "wc-attempts": "0",
+        }
+        producer.produce(park, each.id, each.key, each.partition, headers=list(headers.items()))
+    assert producer.flush(DEADLINE_S) == 0
+
+
+@pytest.mark.slow
+def test_a_kill_while_a_full_park_window_is_rotated_loses_no_order(members: Members) -> None:
+    produced = produce(members.bootstrap, members.topic, 100, 8)
+    park_backwards(members, produced)
+    members.worker = {**members.worker, "window": {"cells": 2, "cell_records": 10}}
+    first = members.start(APPLICATION)
+    wait_until(lambda: parked(members) > 100, DEADLINE_S, "some are rotated")
+    members.kill(first)
+    second = members.start(APPLICATION)
+    wait_until(lambda: is_drained(members), DEADLINE_S, "source and ladder are committed")
+    assert second.stop() == 0
+    guarantees = NothingLost(), OrderPerKey(), OneAtATimePerKey()
+    assert check(members.history(produced), *guarantees) == []
+
+
 @pytest.mark.slow
 def test_a_key_keeps_its_order_through_a_kill_and_a_rebalance(members: Members) -> None:
     first, second = (members.start(APPLICATION) for _ in range(2))
@@ -78,7 +122,6 @@ def test_a_key_keeps_its_order_through_a_kill_and_a_rebalance(members: Members) 
     assert second.stop() == 0
     wait_until(lambda: is_drained(members), DEADLINE_S, "source and ladder are committed")
     assert third.stop() == 0
-    parked = sum(log_ends(members.bootstrap, f"{members.group}.{members.topic}.park").values())
-    assert parked
+    assert parked(members)
     guarantees = NothingLost(), OrderPerKey(), OneAtATimePerKey()
     assert check(members.history(produced), *guarantees) == []
