@@ -109,6 +109,17 @@ def test_a_tenant_that_was_away_has_saved_nothing_up() -> None:
     assert 0.8 < used["a"] / used["b"] < 1.25
 
 
+def test_records_wait_from_their_arrival_on_not_from_the_turn_before_it() -> None:
+    shop = Shop()
+    shop.tick(5.0)
+    shop.now += 5.0  # the poll thread waits for records
+    shop.send("a", SLOTS + 1)
+    shop.tick(0.5)
+    shares = shop.snapshot().shares
+    assert shares is not None
+    assert shares.largest[0].waits.seconds == pytest.approx(SLOTS * 0.5)
+
+
 def test_classes_of_two_partitions_are_one_class() -> None:
     shop = Shop()
     shop.send("a", 200)

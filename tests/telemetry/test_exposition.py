@@ -11,6 +11,8 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.engine.driver import Driven
 from tests.engine.support import at_least, notes
+from tests.engine.test_fair_shares import SLOTS
+from tests.engine.test_fair_shares import Shop as FairShop
 from tests.kernel import FEATURES, METRICS
 from window_consumer.audit.metrics import AuditFigures
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
@@ -48,6 +50,29 @@ def test_with_auto_it_learns_what_was_found_best_and_why() -> None:
         for cause in ("more_throughput", "as_much_with_fewer", "slower_calls")
     }
     assert f"{name}settled" not in exposition([measures()]).replace("# ", "")
+
+
+def test_classes_tell_how_long_their_records_wait_and_what_slots_they_have() -> None:
+    shop = FairShop()
+    shop.send("big", 30)
+    shop.run(8, 1.0)
+    shop.send("small", 2)
+    shown = shop.snapshot()
+    reported = samples(exposition([measures(windows=shown)]))
+    big, small = (f'{{worker="charge",class="{each}"' for each in ("big", "small"))
+    name = "window_consumer_class_"
+    assert reported[f"{name}slots{big}}}"] == SLOTS
+    assert reported[f"{name}waiting{big}}}"] == 30 - 8 - SLOTS
+    assert reported[f"{name}waiting{small}}}"] == 2
+    assert reported[f"{name}slot_time_seconds_total{big}}}"] == pytest.approx(8.0)
+    assert reported[f"{name}wait_duration_seconds_count{big}}}"] == 8 + SLOTS
+    assert reported[f'{name}wait_duration_seconds_bucket{big},le="+Inf"}}'] == 8 + SLOTS
+    assert reported[f"{name}wait_duration_seconds_sum{big}}}"] == pytest.approx(4 * 1.0 + 4 * 2.0)
+    assert reported[f"{name}wait_duration_seconds_count{small}}}"] == 0
+    of_keys = attrs.evolve(shown, shares=attrs.evolve(shown.shares, of_keys=True))
+    hidden = exposition([measures(windows=of_keys)])
+    assert f"{name}waiting{{" in hidden
+    assert 'class="big"' not in hidden
 
 
 def metric(kind: MetricKind, unit: str, *samples: Any, labels: tuple[str, ...] = ()) -> Metric:

@@ -421,11 +421,12 @@ class Engine:
         False, and take nothing, if the records leave a hole and lie beyond the log's end: they
         belong to another log. Raise ImpossibleRecordsError if they belong to another partition.
         """
+        self._advance_clocks(now)
         return self.intake.take(batch, now, wall_ms)
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         """Process the results of a slice's records."""
-        self._advance_rates(now)
+        self._advance_clocks(now)
         if self.outlived and (call := self.outlived.ended(slice_)) is not None:
             self._wake_home(call)
         if self.stalls.has_returned(slice_, now):
@@ -470,7 +471,7 @@ class Engine:
 
         If the call was to be abandoned, its slot has been replaced.
         """
-        self._advance_rates(now)
+        self._advance_clocks(now)
         if failure is not None and self.observer is not None:
             self.observer.stalled(stalled, failure, now)
         self.stalls.on_inspected(stalled, failure, now)
@@ -516,7 +517,7 @@ class Engine:
 
         Copies whose lanes leave with these partitions do not start either.
         """
-        self._advance_rates(now)
+        self._advance_clocks(now)
         self.start_gate.in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
@@ -552,7 +553,7 @@ class Engine:
 
         These include calls for copies whose lanes left with a source partition.
         """
-        self._advance_rates(now)
+        self._advance_clocks(now)
         outlived = []
         released = []
         for name in names:
@@ -605,7 +606,7 @@ class Engine:
         Another member may own the partitions by now. Return the calls that were or may have been
         running during the freeze: the last ones begun in each slice.
         """
-        self._advance_rates(now)
+        self._advance_clocks(now)
         self._doubt_until = now + doubt_s
         self.stalls.stood_still(now)
         self.dispatcher.release_all_gathered()
@@ -635,19 +636,19 @@ class Engine:
 
         Return False for a partition that is not ours.
         """
-        self._advance_rates(now)
+        self._advance_clocks(now)
         return self.pauses.halt(name, now, request, halted=halted)
 
     def on_intervention(
         self, name: TopicPartition, offset: int, wanted: Intervention, now: float
     ) -> InterventionResult:
         """Skip or dead-letter one failed record; see ``interventions``."""
-        self._advance_rates(now)
+        self._advance_clocks(now)
         return self.interventions.intervene(name, offset, wanted, now)
 
     def on_breaker_decision(self, now: float, *, release: bool) -> BreakerAnswer:
         """Obey a user: release what the breaker holds, or declare an outage."""
-        self._advance_rates(now)
+        self._advance_clocks(now)
         return self.start_gate.obey_user(now, release=release)
 
     def on_concurrency(self, request: ConcurrencyRequest, now: float) -> ConcurrencyAnswer:
@@ -657,7 +658,7 @@ class Engine:
             return ConcurrencyAnswer.LEASES
         if request.limit is not None and request.limit > rules.slots:
             return ConcurrencyAnswer.TOO_MANY
-        self._advance_rates(now)
+        self._advance_clocks(now)
         slots = request.limit or (rules.slots if limiter is None else limiter.limit)
         if slots < self.dispatcher.slots:
             self.start_gate.take_back(now)  # what is queued would run in slots that should rest
@@ -854,10 +855,12 @@ class Engine:
 
     # ---- limit and rate
 
-    def _advance_rates(self, now: float) -> None:
-        """Advance the clock of the rates: what has been taken was taken before now."""
+    def _advance_clocks(self, now: float) -> None:
+        """Advance the clocks of rates and classes: what has been taken was taken before now."""
         if self.rates is not None:
             self.rates.now = now
+        if self.shares is not None:
+            self.shares.now = now
 
     def _lanes_of(self, siblings: Sequence[Partition], home: TopicPartition) -> Lanes:
         """Return the siblings' lanes; without siblings new ones, held by calls that outlived."""
