@@ -306,6 +306,25 @@ def test_retries_are_reported_by_level_dead_letters_by_reason_and_when_the_break
     expect(page.locator(".troubles button").last).to_contain_text("6 further problems")
 
 
+def test_classes_that_share_the_slots_are_on_the_page(look: Look) -> None:
+    def share(name: str, weight: float, **figures: float) -> dict[str, Any]:
+        return {"name": name, "weight": weight, "slots": 0, "starved_s": 0.0, **figures}
+
+    largest = [
+        share("urgent", 10.0, slots=4, waiting=7, used_s=40.0),
+        share("slow", 1.0, waiting=1234, used_s=20.0, starved_s=55.0),
+        share("(rest)", 0.0, waiting=0, used_s=1.0),
+    ]
+    shares = {"order": "strict", "classes": 30, "overflow": 5, "largest": largest}
+    page = look(Shop(windows={"shares": shares})).page
+    rows = page.locator("table.shares tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(0).locator("td")).to_have_text(["urgent", "10", "4", "7", "40 s", ""])
+    expect(rows.nth(1).locator("td")).to_have_text(["slow", "1", "0", "1,234", "20 s", "55 s"])
+    expect(page.locator("table.shares caption")).to_contain_text("(strict): 30")
+    expect(page.locator("table.shares caption")).to_contain_text("further classes: 5")
+
+
 def test_a_value_is_shown_when_somebody_asks_for_it_with_the_keyboard_alone(
     look: Look, golden: Golden
 ) -> None:

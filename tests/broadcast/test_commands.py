@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.commands import Commands
+from tests.commands import DEADLINE_S, Commands, kafka_of
 from tests.golden_texts import Golden
+from tests.telemetry.asking import asked
+from tests.waiting import wait_until
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.model.log_events import LogEvent
 
 APP = """
 from window_consumer import App, Record
@@ -21,6 +25,22 @@ CONFIG = """
 kafka: {bootstrap.servers: 127.0.0.1:1}
 workers:
   update: {topics: [prices], delivery: broadcast, broadcast: {from: 15m}}
+"""
+
+
+GATED_APP = """
+from pathlib import Path
+from time import sleep
+
+from window_consumer import App, Record
+
+app = App("prices")
+
+@app.handler("prices", ordering="key")
+def update(record: Record) -> None:
+    print(f"updates {(record.key or b'').decode()}", flush=True)
+    while not Path("gate").exists():
+        sleep(0.01)
 """
 
 
@@ -66,3 +86,25 @@ def test_commands_about_groups_and_dead_letters_refuse_it(
     ended = shop.run(*command, "--worker", "update")
     assert ended.code == 2
     golden(ended.err.splitlines()[-1])
+
+
+def test_probes_are_told_503_until_what_was_there_is_handled(
+    commands: Commands, embedded: EmbeddedBroker
+) -> None:
+    embedded.create_topic("prices", 1)
+    embedded.fill("prices", [NewRecord(b"1", b"bread"), NewRecord(b"2", b"milk")])
+    commands.application(GATED_APP)
+    worker = {"delivery": "broadcast", "broadcast": {"from": "earliest"}}
+    health = {"listen": "127.0.0.1:0"}
+    config = {"kafka": kafka_of(embedded), "workers": {"update": worker}, "health": health}
+    commands.configure(config)
+    running = commands.start("run", "shop:app")
+    where = running.wait_for_event(LogEvent.HEALTH_STARTED)["url"]
+    running.wait_for("updates milk")
+    assert asked(f"{where}/livez")[0] == 200
+    assert asked(f"{where}/readyz")[0] == 503
+    (commands.directory / "gate").touch()
+    wait_until(lambda: asked(f"{where}/readyz")[0] == 200, DEADLINE_S, "it is ready")
+    embedded.fill("prices", [NewRecord(b"3", b"milk")])  # later records do not change it
+    assert asked(f"{where}/readyz")[0] == 200
+    assert running.stop().code == 0
