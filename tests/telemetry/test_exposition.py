@@ -69,6 +69,7 @@ def test_classes_tell_how_long_their_records_wait_and_what_slots_they_have() -> 
     assert reported[f'{name}wait_duration_seconds_bucket{big},le="+Inf"}}'] == 8 + SLOTS
     assert reported[f"{name}wait_duration_seconds_sum{big}}}"] == pytest.approx(4 * 1.0 + 4 * 2.0)
     assert reported[f"{name}wait_duration_seconds_count{small}}}"] == 0
+    assert shown.shares is not None
     of_keys = attrs.evolve(shown, shares=attrs.evolve(shown.shares, of_keys=True))
     hidden = exposition([measures(windows=of_keys)])
     assert f"{name}waiting{{" in hidden
