@@ -10,7 +10,16 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import pytest
-from faststream import AckPolicy, BaseMiddleware, Context, Depends, FastStream, confluent, kafka
+from faststream import (
+    AckPolicy,
+    BaseMiddleware,
+    Context,
+    Depends,
+    FastStream,
+    Header,
+    confluent,
+    kafka,
+)
 from faststream.exceptions import AckMessage, NackMessage, RejectMessage, SkipMessage, StopConsume
 from pydantic import BaseModel
 
@@ -72,6 +81,26 @@ def test_a_function_gets_its_model_its_dependencies_and_the_message(broker: Any)
         value = {"customer": "ann", "amount": 3}
         assert wc_app.send("orders", value, key="ann", headers=headers).outcome is DONE
     assert seen == [(Order(customer="ann", amount=3), 0.5, "EUR", "17", "eu")]
+
+
+def test_a_value_that_the_context_lacks_says_nothing_about_the_message(broker: Any) -> None:
+    async def rate() -> Any:
+        return "none"
+
+    @broker.subscriber("orders", group_id="shop")
+    async def bill(
+        order: Order,
+        pool: Annotated[str, Context()],
+        rate: Annotated[float, Depends(rate)],
+        unit: Annotated[str, Header()],
+    ) -> None: ...
+
+    with running(worker_of(broker)) as wc_app:
+        order = {"customer": "ann", "amount": 3}
+        failing = wc_app.send("orders", order, headers={"unit": "EUR"})
+        assert failing.outcome is RETRYING
+        assert wc_app.send("orders", order, key="no unit").outcome is DEAD_LETTERED
+        assert wc_app.dead_letters[0].reason == "DECODE"
 
 
 def test_a_plain_function_runs_too(broker: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import zip_longest
 from traceback import walk_tb
 from typing import Any, Final
 
@@ -104,13 +105,31 @@ def _is_about_arguments(error: Exception) -> bool:
     The class of the error does not say so: functions raise the same where they validate something.
     FastDepends calls its serializer for arguments, and its ``response`` for what is returned.
     """
-    for frame, _ in reversed(list(walk_tb(error.__traceback__))):
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)][::-1]
+    for frame, caller in zip_longest(frames, frames[1:]):
         library = str(frame.f_globals.get("__name__")).partition(".")[0]
         if library == "fast_depends" and frame.f_code.co_name in {"__call__", "response"}:
-            return frame.f_code.co_name == "__call__"
+            model = None if caller is None else caller.f_locals.get("self")
+            return frame.f_code.co_name == "__call__" and not _is_about_others(error, model)
         if library not in {*_LIBRARIES, "fast_depends"}:
             return False
     return False
+
+
+def _is_about_others(error: Exception, model: Any) -> bool:
+    """Return whether only arguments are wrong that come from the application, not the message.
+
+    Such as a value that nobody has put into the context: the same message may succeed later.
+    """
+    wrong = {each["loc"][0] for each in getattr(error, "errors", list)() if each["loc"]}
+    fields = getattr(model, "custom_fields", {}).values()
+    others = {each.param_name for each in fields if not _reads_message(each)}
+    return bool(wrong) and wrong <= others | set(getattr(model, "dependencies", ()))
+
+
+def _reads_message(field: Any) -> bool:
+    name = f"{getattr(field, 'prefix', '')}{getattr(field, 'name', '') or field.param_name}"
+    return name.partition(".")[0] == "message"
 
 
 def _results_of(call: PublishingCall) -> list[Produce]:
