@@ -88,6 +88,17 @@ def test_an_error_is_printed_with_its_code_and_where_it_is_explained(commands: C
     assert "[WC118: " in ended.err
 
 
+@pytest.mark.parametrize("arguments", [("nonsense",), ("status", "--nonsense"), ("completion",)])
+def test_wrong_usage_is_printed_so_too_and_names_the_help(
+    arguments: tuple[str, ...], commands: Commands
+) -> None:
+    ended = commands.run(*arguments)
+    usage, *_, last = ended.err.rstrip().splitlines()
+    assert (ended.code, usage.split()[0]) == (2, "Usage:")
+    assert f"[{UsageError.code}: " in last
+    assert "--help" in ended.err
+
+
 def test_a_class_without_a_code_of_its_own_has_its_parents() -> None:
     class OfAFeatureError(MissingTopicError):
         """An error of a feature."""

@@ -98,9 +98,7 @@ def explain(
     as_json = as_json or _is_json_asked()
     code = FAILED
     if isinstance(error, click.ClickException):
-        error.show()
-        if as_json:
-            _print_object(error.format_message(), UsageError.code)
+        _print_wrong_usage(error, as_json=as_json)
         code = WRONG_USAGE
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         code = INTERRUPTED
@@ -116,6 +114,16 @@ def explain(
         stack = "".join(traceback.format_exception(error))
         print_error(mask(f"this is a bug, please report it:\n{stack}"), BUG, as_json=as_json)
     return code
+
+
+def _print_wrong_usage(error: click.ClickException, *, as_json: bool) -> None:
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2
+        error.show()
+        return
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        usage, path = error.ctx.get_usage(), error.ctx.command_path
+        click.echo(f"{usage}\nTry '{path} --help' for help.\n", err=True)
+    print_error(error.format_message(), UsageError.code, as_json=as_json)
 
 
 def print_error(text: str, code: str, *, as_json: bool = False) -> None:
