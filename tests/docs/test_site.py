@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,8 @@ from attrs import define, field
 
 from docs import site_hooks
 from tests.docs.pages import ROOT
+from window_consumer.app.features import FEATURES
+from window_consumer.config import json_schema
 
 REPOSITORY = "https://forge.invalid/window-consumer"
 
@@ -84,6 +87,14 @@ def test_its_home_begins_as_the_readme(site: Path) -> None:
     assert "<h1" in home
     assert home.count("<h1") == 1
     assert 'src="images/throughput.svg"' in home
+
+
+def test_editors_get_the_schema_that_the_page_on_configuration_names(site: Path) -> None:
+    page = Seen()
+    page.feed((site / "config/index.html").read_text("utf-8"))
+    (link,) = {each for each in page.links if each.endswith("schema.json")}
+    published = (site / "config" / link).read_text("utf-8")
+    assert json.loads(published) == json_schema(FEATURES.sections)
 
 
 def test_a_link_to_code_becomes_its_text_without_an_address() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -52,6 +53,15 @@ def test_the_worker_runs_with_one_command_and_handles_what_send_sends(shop: Comm
     ended = running.stop()
     assert ended.code == 0
     assert ended.summary() == {"processed": 19, "dead_lettered": 1}
+
+
+def test_its_readme_installs_from_where_its_container_does(shop: Commands) -> None:
+    readme, dockerfile = ((shop.directory / f).read_text() for f in ("README.md", "Dockerfile"))
+    (source, extra), *others = re.findall(r"pip install '([\w-]+)\[(\w+)\]'", readme)
+    assert not others
+    assert source in dockerfile.split()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert extra in project["optional-dependencies"]
 
 
 def test_dev_runs_it_with_one_command_too(shop: Commands) -> None:

@@ -34,6 +34,10 @@ Every key except `topics` (or `patterns`) and `group` has a default. Arguments o
 defaults for the worker that runs the handler. The file overrides them, and `--set KEY=VALUE`
 overrides the file: mappings are merged, lists and scalars are replaced, and `topics` in one layer
 replaces `patterns` in another. Keys that are not on this page are refused.
+
+Editors complete and check a file that begins with `# yaml-language-server: $schema=ADDRESS`. The
+address is that of [schema.json](schema.json) beside this page, or a file: `window-consumer schema`
+prints that of the installed version.
 """
 
 _WRITING: Final = """\
