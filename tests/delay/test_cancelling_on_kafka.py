@@ -14,7 +14,6 @@ from tests.conftest import MakeTopic
 from tests.delay.service import DelayService
 from tests.new_failures.shop import Version
 from tests.waiting import wait_until
-from window_consumer.delay.cancel_topic import KIND
 from window_consumer.delay.config import WORKER
 
 KEYS = [f"key {number}" for number in range(24)]
@@ -72,7 +71,7 @@ def test_due_records_wait_until_cancellations_can_be_read(
     def kinds() -> list[str]:
         return [each["kind"] for each in running.snapshot(WORKER)["findings"]]
 
-    wait_until(lambda: kinds() == [KIND], DEADLINE_S, "it knows the cause")
+    wait_until(lambda: kinds() == ["cancellations_unread"], DEADLINE_S, "it knows the cause")
     on_kafka.send("a", "b", to=orders, wc_delay=0)
     wait_until(lambda: _waiting(on_kafka) == 2, DEADLINE_S, "both wait")
     assert reading.read_all(on_kafka.client, orders) == []

@@ -19,7 +19,7 @@ from tests.new_failures.shop import Version
 from tests.waiting import wait_until
 from window_consumer.delay.config import WORKER, DelayConfig
 from window_consumer.delay.copies import LevelCopies
-from window_consumer.delay.refusing_targets import KIND, MOST_COUNTED, MOST_TRIED, RefusingTargets
+from window_consumer.delay.refusing_targets import MOST_COUNTED, MOST_TRIED, RefusingTargets
 from window_consumer.delay.request import Targets
 from window_consumer.delay.waiting import DelayRule
 from window_consumer.model import headers as names
@@ -215,7 +215,9 @@ def test_records_wait_for_a_missing_topic_and_those_for_others_do_not(
         findings = running.snapshot(WORKER)["findings"]
         return [(e["kind"], e["figures"]["target"], e["figures"]["waiting"]) for e in findings]
 
-    wait_until(lambda: found() == [(KIND, missing, 2)], DEADLINE_S, "it knows the cause")
+    wait_until(
+        lambda: found() == [("target_refuses", missing, 2)], DEADLINE_S, "it knows the cause"
+    )
     topics.make(AdminClient({"bootstrap.servers": kafka.bootstrap}), NewTopic(missing, 1, 1))
     assert set(on_kafka.wait_for(missing, 2)) == {"a", "b"}
     wait_until(lambda: found() == [], DEADLINE_S, "nothing waits any longer")
