@@ -99,7 +99,7 @@ def ladder() -> str:
         elements += [
             f'<rect class="box {kind}" x="{x}" y="64" width="112" height="62" rx="6"/>',
             text(x + 56, 90, name, "middle"),
-            text(x + 56, 114, calls, "middle label"),
+            text(x + 56, 114, calls, "middle"),
         ]
         if number:
             elements += _arrow(x - 36, 95, x - 4)
