@@ -140,6 +140,21 @@ def test_a_decorator_gives_the_delivery_and_the_plan_carries_it(loaded: Load) ->
     assert result.config.workers["charge"].delivery is DeliveryMode.AT_LEAST_ONCE
 
 
+@pytest.mark.parametrize(
+    ("keys", "interval_s"),
+    [
+        ({}, 0.5),
+        ({"delivery": "exactly_once"}, 0.1),
+        ({"delivery": "exactly_once", "commit_interval": "300ms"}, 0.3),
+    ],
+)
+def test_a_transaction_ends_every_100_ms_unless_another_interval_is_given(
+    loaded: Load, keys: dict[str, str], interval_s: float
+) -> None:
+    worker = loaded(text_of(*keys.items())).config.workers["charge"]
+    assert worker.commit_interval_s == interval_s
+
+
 @pytest.mark.parametrize("row", OF_HANDLERS, ids=lambda row: f"{row.key.key}-{row.other.name}")
 def test_each_trait_of_a_handler_is_refused_with_the_key_and_its_line(
     tmp_path: Path, row: Conflict
