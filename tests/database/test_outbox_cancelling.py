@@ -6,10 +6,12 @@ import uuid
 from datetime import UTC, datetime
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from tests.database.conftest import OutboxBench, arrived, relaying
 from tests.waiting import wait_until
+from window_consumer.database import Outbox
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 TOPIC = "order-events"
@@ -56,6 +58,19 @@ def test_a_row_that_the_relay_may_be_sending_is_cancelled_twice(bench: OutboxBen
     with bench.engine.begin() as connection:
         assert bench.outbox.cancel(connection, due)
     assert rows(bench) == [(CANCEL, str(due).encode())]
+
+
+def test_what_was_sent_is_cancelled_at_the_service_that_the_outbox_names(
+    bench: OutboxBench,
+) -> None:
+    outbox = Outbox(sa.MetaData(), delay_topic="team.delay")
+    with Session(bench.engine) as session, session.begin():
+        sent = outbox.add(session, "team.delay", b"1", headers={"wc-deliver-to": TOPIC})
+        other = outbox.add(session, "wc.delay", b"1", headers={"wc-deliver-to": TOPIC})
+    with Session(bench.engine) as session, session.begin():
+        assert outbox.cancel(session, sent)
+        assert outbox.cancel(session, other)
+    assert rows(bench) == [("team.delay.cancel", str(sent).encode())]
 
 
 def test_what_is_rolled_back_is_not_cancelled(bench: OutboxBench) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tests import reading
+from tests.commands import DEADLINE_S
 from tests.delay.service import DelayService
 from window_consumer import App, Produce, Producer, Record
+from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.testing import TestApp
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -57,6 +59,31 @@ def test_the_sender_may_choose_the_id() -> None:
     assert dict(made.headers)["wc-id"] == b"mail 7"
     assert len(made.headers) == 3
     assert Produce("reminders", id="mail 7").headers == (("wc-id", b"mail 7"),)
+
+
+def test_a_service_with_a_topic_of_its_own_is_named() -> None:
+    made = Produce("reminders", "k", delay="1s", delay_topic="team.delay")
+    assert made.topic == "team.delay"
+    assert Produce("reminders", "k", delay_topic="team.delay").topic == "reminders"
+
+
+@pytest.mark.parametrize(("topic", "kind"), [("", ValueError), ("a b", ValueError), (7, TypeError)])
+def test_a_service_that_cannot_be_is_an_error(topic: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="topic"):
+        Produce("reminders", "k", delay="1s", delay_topic=topic)
+    with pytest.raises(kind, match="topic"):
+        Producer({"bootstrap.servers": "127.0.0.1:1"}, delay_topic=topic)
+
+
+def test_a_producer_sends_to_and_cancels_at_the_service_that_it_names() -> None:
+    with EmbeddedBroker() as broker:
+        for topic in ("team.delay", "team.delay.cancel"):
+            broker.create_topic(topic, 1)
+        kafka = {"bootstrap.servers": broker.bootstrap}
+        with Producer(kafka, delay_topic="team.delay") as producer:
+            sent = producer.send("reminders", "k", "v", delay="1h").result(DEADLINE_S)
+            cancelled = producer.cancel("mail 7").result(DEADLINE_S)
+    assert (sent.topic, cancelled.topic) == ("team.delay", "team.delay.cancel")
 
 
 @pytest.mark.parametrize("record_id", ["", 301 * "x", "a\x00"])

@@ -52,7 +52,7 @@ class Produce:
     milliseconds since 1970, by default the time of sending. Without ``partition`` the key decides,
     as in Java's producers. With ``delay`` (``30m``, seconds, a timedelta) or ``deliver_at`` (with a
     time zone) it goes to the delay service, which delivers it to ``topic`` then, unless it is
-    cancelled by its ``id``, the header ``wc-id``.
+    cancelled by its ``id``, the header ``wc-id``. ``delay_topic`` is its ``delay.topic``.
 
     Raise TypeError or ValueError for anything else, at construction: in the handler.
     """
@@ -76,6 +76,7 @@ class Produce:
         delay: Delay | None = None,
         deliver_at: datetime | None = None,
         id: str | None = None,  # noqa: A002 - the word for it everywhere
+        delay_topic: str = DELAY_TOPIC,
     ):
         if not isinstance(topic, str):
             raise TypeError(f"Produce: topic must be a text, not {_kind(topic)}")
@@ -83,7 +84,7 @@ class Produce:
         where = f"Produce({topic!r})"
         if delay is not None or deliver_at is not None:
             headers = with_delivery(headers, topic, delay, deliver_at)
-            topic = DELAY_TOPIC
+            topic = checked_delay_topic(delay_topic)
         if id is not None:
             headers = with_id(headers, id)
         self.__attrs_init__(
@@ -103,6 +104,14 @@ class Produce:
     def __bool__(self) -> bool:
         """Return True: a tombstone without a key is a record too."""
         return True
+
+
+def checked_delay_topic(delay_topic: str) -> str:
+    """Return the topic of a delay service; raise TypeError or ValueError if it cannot be one."""
+    if not isinstance(delay_topic, str):
+        raise TypeError(f"delay_topic must be a text, not {_kind(delay_topic)}")
+    _expect_topic(delay_topic)
+    return delay_topic
 
 
 def with_wishes(headers: HeaderPairs, ttl_s: float | None, tags: Tags) -> HeaderPairs:

@@ -23,6 +23,7 @@ from window_consumer.model.produce import (
     Serializer,
     Tags,
     cancellation,
+    checked_delay_topic,
     with_delivery,
     with_id,
     with_wishes,
@@ -67,6 +68,7 @@ class Producer:
         trace: Traceable | None = None,
         audit: SendWatcher | Sequence[SendWatcher] | None = None,
         transactional_id: str | None = None,
+        delay_topic: str = DELAY_TOPIC,
     ):
         """Create a producer; the brokers need not be available yet.
 
@@ -76,8 +78,10 @@ class Producer:
         all topics or by topic. ``before_send`` gets each record as a Produce, and may return
         another one or raise. ``max_block`` limits waiting for room in the buffer, and for the first
         transaction. ``trace`` takes TraceSettings, ``audit`` takes what counts records.
-        Raises UsageError.
+        ``delay_topic`` is the ``delay.topic`` of the service for delayed records. Raises
+        UsageError, and what Produce raises for that topic.
         """
+        self._delay_topic = checked_delay_topic(delay_topic)
         self._kafka = properties_with_login(kafka, "Producer")
         opened = None if trace is None else trace.open(self._kafka)
         watchers = () if audit is None else audit if isinstance(audit, Sequence) else (audit,)
@@ -140,7 +144,7 @@ class Producer:
             pairs = with_wishes(headers, None if ttl is None else seconds("ttl", ttl), tags)
             if delay is not None or deliver_at is not None:
                 pairs = with_delivery(pairs, topic, delay, deliver_at)
-                topic = DELAY_TOPIC
+                topic = self._delay_topic
             if id is not None:
                 pairs = with_id(pairs, id)
             return self._send_prepared(topic, key, value, pairs, partition, timestamp)
@@ -173,7 +177,7 @@ class Producer:
         ``deliver_at``, the delay service can drop the cancellation afterwards. Raises ValueError
         for an invalid id, and what ``send`` raises.
         """
-        record = cancellation(id, deliver_at)
+        record = cancellation(id, deliver_at, topic=self._delay_topic)
         return self.send(record.topic, record.key, record.value, headers=record.headers)
 
     def _send_prepared(

@@ -35,6 +35,7 @@ from window_consumer.model.produce import (
     Serializer,
     Tags,
     cancellation,
+    checked_delay_topic,
     with_wishes,
 )
 
@@ -61,7 +62,8 @@ class Outbox:
     ``table`` may include a schema: ``events.wc_outbox``. Rows of a key stay in order, as all are in
     one of ``shards`` (1 to 1,024), which relays divide among themselves; change that number only
     while the table is empty. With ``notify`` PostgreSQL wakes relays of other processes at each
-    commit, if they have ``outbox.notify: true``; SQLite cannot.
+    commit, if they have ``outbox.notify: true``; SQLite cannot. ``delay_topic`` is the
+    ``delay.topic`` of the service where ``cancel`` finds what has been sent.
     """
 
     def __init__(
@@ -71,11 +73,13 @@ class Outbox:
         shards: int = 64,
         *,
         notify: bool = False,
+        delay_topic: str = DELAY_TOPIC,
     ):
         if not 1 <= shards <= MOST_SHARDS:
             raise UsageError(f"Outbox: shards must be 1 to {MOST_SHARDS}, not {shards}")
         self.shards = shards
         self.notify = notify
+        self.delay_topic = checked_delay_topic(delay_topic)
         self.table = _table(metadata, table)
         self.channel = f"wc-outbox-{zlib.crc32(self.table.fullname.encode()):08x}"
         """The channel of ``notify``; a table's name may be too long for one."""
@@ -142,16 +146,16 @@ class Outbox:
 
         An unsent row is deleted. If the relay has sent it, or may be sending it to the delay
         service, a new row cancels it there, as ``Producer.cancel`` does; this needs the topic
-        ``wc.delay.cancel``. Raises ValueError for an invalid id.
+        of cancellations, by default ``wc.delay.cancel``. Raises ValueError for an invalid id.
         """
         try:
             row_id = id if isinstance(id, uuid.UUID) else uuid.UUID(id)
         except ValueError:
             row_id = None  # the id of a record that was sent in another way
-        record = cancellation(str(row_id or id), deliver_at)
+        record = cancellation(str(row_id or id), deliver_at, topic=self.delay_topic)
         target = unscoped(session_or_connection)
         topic = None if row_id is None else self._delete(target, row_id)
-        if topic in {None, DELAY_TOPIC}:
+        if topic in {None, self.delay_topic}:
             self.insert(target, [self.row(record)])
         return topic is not None
 
