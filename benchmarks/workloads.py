@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from attrs import frozen
@@ -107,6 +108,10 @@ class Floor:
     def holds(self, value: float) -> bool:
         """Return whether a measured value is good enough."""
         return value <= self.limit if self.at_most else value >= self.limit
+
+    def worst(self, values: Sequence[float]) -> float:
+        """Return the measured value that is furthest from good enough."""
+        return max(values) if self.at_most else min(values)
 
     def __str__(self) -> str:
         return f"{'at most' if self.at_most else 'at least'} {self.limit:g}"

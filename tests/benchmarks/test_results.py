@@ -66,6 +66,14 @@ def test_one_broken_run_among_good_ones_fails_the_workload(
     assert exit_code([measured(GOOD), found], strict=False) == 1
 
 
+def test_a_guarantee_that_one_run_of_three_breaks_is_broken() -> None:
+    floors = Floor("twice", 0, at_most=True, is_guarantee=True), Floor("p99_ms", 50, at_most=True)
+    runs = [Run(1.0, notes={"twice": twice, "p99_ms": twice}) for twice in (0.0, 100.0, 0.0)]
+    found = Measured(workload(*floors), runs)
+    assert exit_code([found], strict=False) == 1
+    assert found.notes == {"twice": 100.0, "p99_ms": 0.0}
+
+
 def test_what_goes_wrong_in_the_run_that_is_only_checked_fails_the_workload() -> None:
     found = evolve(measured(GOOD), checks=[evolve(GOOD, lost=3)])
     assert found.lost == 3
