@@ -42,7 +42,7 @@ def test_list_names_every_workload() -> None:
 def test_an_unknown_workload_is_wrong_usage_and_the_nearest_one_is_named(golden: Golden) -> None:
     done = benchmarks("run", "noop-keys")
     assert done.code == 2
-    (error,) = (line for line in done.err.splitlines() if line.startswith("Error: "))
+    (error,) = (line for line in done.err.splitlines() if line.startswith("error: "))
     golden(error)
     assert "stuck-start" in done.err
     assert "Traceback" not in done.err
