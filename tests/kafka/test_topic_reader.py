@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -196,6 +197,37 @@ def test_records_of_aborted_and_open_transactions_are_left_out(
     assert values(real_reader, settled(real_reader, topic, 4)) == [b"commit"]
     open_one.abort_transaction(30)
     assert values(real_reader, settled(real_reader, topic, 6)) == [b"commit"]
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+def test_a_scan_may_wait_for_what_lies_behind_an_open_transaction(
+    outcome: str,
+    kafka: RealKafka,
+    make_topic: MakeTopic,
+    unique_name: Callable[[str], str],
+    real_reader: TopicReader,
+) -> None:
+    topic = make_topic("park")
+    opened = Producer({**plain(kafka), "transactional.id": unique_name(outcome)})
+    opened.init_transactions(30)
+    opened.begin_transaction()
+    opened.produce(topic, b"opened")
+    opened.flush(30)
+    later = Producer(plain(kafka))
+    later.produce(topic, b"later")
+    later.flush(30)
+    spans = {TopicPartition(topic, 0): Span(0, 2)}
+    assert real_reader.scan(spans).batch() == []
+    scan = real_reader.scan(spans, awaits_transactions=True)
+    with ThreadPoolExecutor() as thread:
+        found = thread.submit(
+            lambda: [each.value() for chunk in iter(scan.batch, []) for each in chunk]
+        )
+        with pytest.raises(TimeoutError):
+            found.result(1.0)
+        end = opened.commit_transaction if outcome == "commit" else opened.abort_transaction
+        end(30)
+        assert found.result(60) == ([b"opened", b"later"] if outcome == "commit" else [b"later"])
 
 
 def settled(reader: TopicReader, topic: str, end: int) -> dict[TopicPartition, Span]:

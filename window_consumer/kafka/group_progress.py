@@ -94,11 +94,15 @@ class GroupProgress:
         return found
 
     def start(
-        self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]
+        self,
+        spans: Mapping[TopicPartition, Span],
+        marks: Mapping[TopicPartition, str],
+        *,
+        awaits_transactions: bool = False,
     ) -> None:
-        """Read these spans from now on; commits carry the partition's mark."""
+        """Read these spans from now on, see ``TopicReader.scan``; commits carry their marks."""
         self._marks = marks
-        self._scan = self._reader.scan(spans)
+        self._scan = self._reader.scan(spans, awaits_transactions=awaits_transactions)
 
     def claim(
         self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]

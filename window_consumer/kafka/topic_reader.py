@@ -144,10 +144,22 @@ class TopicReader:
 
     # ---- records
 
-    def scan(self, spans: Mapping[TopicPartition, Span]) -> Scan:
-        """Start reading these spans; this ends the previous scan."""
+    def scan(
+        self, spans: Mapping[TopicPartition, Span], *, awaits_transactions: bool = False
+    ) -> Scan:
+        """Start reading these spans; this ends the previous scan.
+
+        A span in which a transaction is open ends before it, unless its end is to be awaited, and
+        what lies behind it read.
+        """
         self._find({name.topic for name, span in spans.items() if span.count})
-        return Scan(self.consumer, spans, self._still_s, self._troubles)
+        return Scan(
+            self.consumer,
+            spans,
+            self._still_s,
+            self._troubles,
+            awaits_transactions=awaits_transactions,
+        )
 
     def _find(self, topics: Iterable[str]) -> None:
         """Ask where topics are. The client does so by itself, but only once a second."""
@@ -192,12 +204,15 @@ class Scan:
         spans: Mapping[TopicPartition, Span],
         still_s: float,
         troubles: Sequence[KafkaError],
+        *,
+        awaits_transactions: bool = False,
     ):
         self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition of which something is known; at most its end."""
         self._consumer = consumer
         self._still_s = still_s
         self._troubles = troubles
+        self._awaits_transactions = awaits_transactions
         self._ends = {name: span.end for name, span in spans.items() if span.count}
         self._open = set(self._ends)
         self._topics = ", ".join(sorted({name.topic for name in self._ends}))
@@ -260,10 +275,11 @@ class Scan:
     def _heed(self, error: KafkaError, name: TopicPartition, offset: int) -> None:
         if error.code() == _EOF:
             # The last offsets may be transaction markers, or compacted away. Uncommitted records
-            # may follow; for us they do not exist.
+            # may follow.
             if name in self._open:
                 self._advance(name, offset)
-                self._close(name)
+                if not self._awaits_transactions:
+                    self._close(name)
         elif not errors.is_absence(error) and error.code() != _GROUP_DENIED:
             # The client looks for its group's coordinator, which reading does not need.
             raise errors.translate(error, str(name))

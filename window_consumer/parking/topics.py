@@ -104,7 +104,8 @@ class ParkTopics:
             spans = {name: span for name, span in spans.items() if span.count}
             if not spans:
                 return {}
-            progress.start(spans, {})
+            # A killed member's transaction may be open in front of copies that count.
+            progress.start(spans, {}, awaits_transactions=True)
             while messages := progress.read(_BATCH):
                 copies.add(messages)
         found = {name: each for name, each in copies.found.items() if each}
