@@ -6,8 +6,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
 django.setup()
 
 from shop.models import Invoice, Once, Outbox  # noqa: E402 - models need Django set up
-from window_consumer import App, Produce, Record  # noqa: E402
-from window_consumer.database.django import once  # noqa: E402
+from window_consumer import App, Produce, Record  # noqa: E402 - behind the line above
+from window_consumer.database.django import once  # noqa: E402 - behind the line above
 
 app = App("shop")
 

@@ -26,7 +26,7 @@ from window_consumer.cli.output import FAILED, OK, exits, print_result
 )
 @json_option
 @worker_address
-@exits({FAILED: "there is no such worker, or it did not answer"})
+@exits({FAILED: "the worker does not exist or did not answer"})
 def pause_command(
     *, worker: str, reason: str, as_json: bool, url: str, token: str | None, authority: Path | None
 ) -> int:
@@ -52,7 +52,7 @@ def pause_command(
 )
 @json_option
 @worker_address
-@exits({FAILED: "there is no such worker, or it did not answer"})
+@exits({FAILED: "the worker does not exist or did not answer"})
 def resume_command(
     *, worker: str, as_json: bool, url: str, token: str | None, authority: Path | None
 ) -> int:
