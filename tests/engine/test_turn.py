@@ -205,6 +205,36 @@ def test_a_record_held_until_released_may_leave_instead_and_its_lane_waits_for_t
     assert driven.committable == 6
 
 
+def test_of_two_records_of_a_lane_that_are_released_at_once_one_is_called_after_the_other() -> None:
+    script = {0: "released", 1: "released"}
+    driven = scripted(script, ordering="key")
+    driven.finish_all()
+    script.clear()
+    assert driven.engine.on_released(ORDERS, 0)
+    assert driven.engine.on_released(ORDERS, 1)
+    driven.tick()
+    assert driven.running_offsets == [0]
+    driven.finish(driven.out[0])
+    driven.tick()
+    assert driven.running_offsets == [1]
+    driven.finish_all()
+    assert (driven.committable, driven.failing()) == (5, [])
+
+
+def test_a_record_that_is_released_while_its_lane_is_busy_has_another_turn() -> None:
+    driven = scripted({0: "released"}, ordering="key")
+    assert driven.running_offsets
+    assert driven.engine.on_released(ORDERS, 0)
+    driven.finish_all()
+    driven.tick()
+    assert driven.failing_offsets() == [0], "the rule holds it again"
+    assert driven.engine.on_released(ORDERS, 0)
+    driven.tick()
+    assert driven.running_offsets == [0]
+    driven.finish_all()
+    assert driven.committable == 5
+
+
 def test_only_a_held_record_can_be_released() -> None:
     driven = scripted({0: "released"}, ordering="key")
     assert not driven.engine.on_released(ORDERS, 1)

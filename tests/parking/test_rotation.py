@@ -111,6 +111,36 @@ def test_each_record_is_rotated_at_most_once_in_ten_seconds() -> None:
     assert driven.rotated() == [4, 5]
 
 
+def test_each_of_two_copies_of_a_record_is_rotated() -> None:
+    driven = Rotated(delivered=2)
+    for offset in (2, 3):
+        driven.parked(offset, offset)  # a process was killed before it had committed
+    driven.tick()
+    driven.finish_head(b"b")
+    for offsets in ([0, 1], [2, 3]):
+        assert driven.rotated() == offsets
+        for failed in list(driven.last_published):
+            driven.copied(failed)
+        for offset in offsets:
+            driven.parked(offset + 4, 2 + offset % 2)
+        driven.tick()
+    assert driven.rotated() == [], "each has been rotated"
+    driven.tick(AGAIN_S)
+    assert driven.rotated() == [4, 5]
+
+
+def test_two_copies_of_a_record_are_called_one_after_the_other() -> None:
+    driven = Rotated(delivered=2)
+    driven.parked(2, 2)
+    driven.tick()
+    driven.finish_head(b"a")
+    assert driven.running_offsets == [0]
+    driven.finish_running()
+    assert driven.running_offsets == [2]
+    driven.finish_running()
+    assert driven.running_offsets == [1]
+
+
 def test_a_copy_that_is_refused_is_written_again_and_the_record_stays_outstanding() -> None:
     driven = Rotated()
     driven.finish_head(b"b")

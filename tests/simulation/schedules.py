@@ -418,6 +418,11 @@ def rotating(rng: Random) -> SchedulePlan:
     )
 
 
+def rotating_what_was_written(rng: Random) -> SchedulePlan:
+    """As ``rotating``; no log is cut, no topic recreated: copies do not outlive their records."""
+    return _with(_with(rotating(rng), "cut", 0.0), "remake", 0.0)
+
+
 def recreated(rng: Random) -> SchedulePlan:
     """As ``parked``, with source topics that are deleted and recreated."""
     return evolve(_with(parked(rng), "remake", 2.0), partitions=1)

@@ -13,6 +13,7 @@ from tests.simulation.schedules import (
     put_back,
     recreated,
     rotating,
+    rotating_what_was_written,
 )
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderScans
@@ -57,6 +58,11 @@ def test_a_bug_planted_in_the_rule_is_found(
 def test_a_bug_planted_in_rotation_is_found(planted: Planted) -> None:
     subject = SystemUnderTest(make_parking=mutants.CountsRotations)
     planted.expect(mutants.CountsRotations, subject, "not finished after", MUTANTS_SEEDS, rotating)
+
+
+def test_full_park_windows_are_rotated_also_where_their_records_are_suspects() -> None:
+    for seed in (*range(SCHEDULES), 164, 764):  # these two stood still, among crash suspects
+        simulate(seed, draw=rotating_what_was_written)
 
 
 def test_dead_letters_that_are_put_back_keep_the_order_of_their_keys() -> None:

@@ -336,7 +336,7 @@ class Engine:
     def on_released(self, name: TopicPartition, offset: int, leave: Leave | None = None) -> bool:
         """Let a record be called, or leave, that a rule holds; return False if none is held.
 
-        No other record of its lane may be running: the rule sees to that.
+        While another of its lane runs, it waits in line and has another turn.
         """
         partition = self.partitions.get(name)
         return partition is not None and self.turn_decisions.release(

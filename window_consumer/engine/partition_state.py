@@ -70,10 +70,7 @@ class HoldReason(Enum):
 STOPS_EVERYTHING = frozenset({HoldReason.MANUAL, HoldReason.NOT_OWNER})
 """Nothing starts, not even suspects."""
 
-STOPS_TURNS = STOPS_EVERYTHING | {HoldReason.CRASH_SUSPECTS}
-"""Nothing leaves its window by itself."""
-
-STOPS_STARTS = STOPS_TURNS | {HoldReason.RESTING}
+STOPS_STARTS = STOPS_EVERYTHING | {HoldReason.CRASH_SUSPECTS, HoldReason.RESTING}
 """Nothing starts by itself."""
 
 STOPS_INTAKE = frozenset({HoldReason.NOT_OWNER, HoldReason.METADATA_FULL})

@@ -8,7 +8,8 @@ until released. If all records of a full window are held so, the first ones may 
 
 A record is asked about at its turn in each topic that delivers it, and again if it is put back
 before it has started, or is a copy that a rule holds when its source partition is given up.
-One that failed here, or was held, is called without another question.
+One that failed here, or was held, is called without another question, unless another of its lane
+runs when it is released.
 """
 
 from __future__ import annotations

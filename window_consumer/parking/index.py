@@ -26,6 +26,9 @@ from window_consumer.model.record import TopicPartition
 Lane = Hashable
 """A key."""
 
+LadderRecord = tuple[Lane, int]
+"""A record of a source partition: its lane, and its original offset."""
+
 Place = tuple[TopicPartition, int]
 """Where a record was delivered: its partition now, and its offset there."""
 
@@ -196,12 +199,14 @@ class LadderIndex:
         self.deliver(lane, offset, place, now)
         return SourceTurn.HOLD
 
+    def copies(self, lane: Lane, offset: int) -> int:
+        """Return how many copies of a record are outstanding."""
+        line = self._lines.get(lane)
+        return 0 if line is None else line.count(offset)
+
     def has_unread(self, lane: Lane, offset: int) -> bool:
         """Return whether more copies of a record are outstanding than have a place."""
-        line = self._lines.get(lane)
-        return line is not None and line.count(offset) > len(
-            self._places.get((lane, offset), _NOWHERE)
-        )
+        return self.copies(lane, offset) > len(self._places.get((lane, offset), _NOWHERE))
 
     def may_start(self, lane: Lane | None, offset: int) -> bool:
         """Return whether a record of the ladder may start: no earlier one of its lane is left."""

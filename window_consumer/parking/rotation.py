@@ -3,11 +3,13 @@
 A window full of records that may not start hides those behind it, and the head of another lane may
 be among them. So the first ones make room, unchanged, and come again at the end. Each is copied at
 most once in ``AGAIN_S``: a park topic in which nobody is found is copied no more often than that.
+A process that is killed on the way may leave two copies of a record, and each of them makes room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from attrs import define, field
@@ -18,6 +20,8 @@ from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message
+from window_consumer.parking.index import LadderRecord
+from window_consumer.parking.scans import of_ladder
 
 AGAIN_S: Final = 10.0
 """How long a record stays where it is after it was rotated."""
@@ -27,31 +31,44 @@ AGAIN_S: Final = 10.0
 class Rotation:
     """Which records of one partition of the ladder were rotated lately. Owner: poll thread."""
 
-    _rotated: dict[int, float] = field(factory=dict, init=False)
-    """When, by original offset; the earliest first."""
+    _rotated: deque[tuple[float, LadderRecord]] = field(factory=deque, init=False)
+    """The earliest first."""
+    _times: Counter[LadderRecord] = field(factory=Counter, init=False)
+    """How often each record is in ``_rotated``."""
     _rests_until: float = field(default=float("-inf"), init=False)
 
     def copies(
-        self, partition: Partition, held: Iterable[Message], now: float
+        self,
+        partition: Partition,
+        held: Iterable[Message],
+        copies_of: Callable[[LadderRecord], int],
+        now: float,
     ) -> Iterator[tuple[int, CopyTo]]:
-        """Yield copies of the first of these records that may be rotated, with their offsets."""
+        """Yield copies of the first of these records that may be rotated, with their offsets.
+
+        ``copies_of`` returns how many copies of a record are outstanding.
+        """
         if now < self._rests_until:
             return
         self._drop_until(now - AGAIN_S)
         for message in held:
-            original = partition.retry_level.hop_of(message).offset
-            if original in self._rotated:
-                self._rests_until = self._rotated[original] + AGAIN_S
+            record = of_ladder(partition, message)
+            if record is None:
                 return
-            self._rotated[original] = now
+            if self._times[record] >= max(1, copies_of(record)):
+                first = next(then for then, each in self._rotated if each == record)
+                self._rests_until = first + AGAIN_S
+                return
+            self._rotated.append((now, record))
+            self._times[record] += 1
             yield message.offset(), _at_the_end(partition, message)
 
     def _drop_until(self, then: float) -> None:
-        while self._rotated:
-            original = next(iter(self._rotated))
-            if self._rotated[original] > then:
-                return
-            del self._rotated[original]
+        while self._rotated and self._rotated[0][0] <= then:
+            _, record = self._rotated.popleft()
+            self._times[record] -= 1
+            if not self._times[record]:
+                del self._times[record]
 
 
 def _at_the_end(partition: Partition, message: Message) -> CopyTo:

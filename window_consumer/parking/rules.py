@@ -6,7 +6,8 @@ is no room. If it follows a dead head, it then leaves instead of being called. E
 asked for again: only deliveries and outcomes change the index.
 
 A parked record holds its lane until its copy is acked, and siblings share lanes. So the copy's turn
-comes only after the index has its offset.
+comes only after the index has its offset. Of a record's two copies (a process was killed before it
+had committed) one runs after the other, for the same reason.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class Parking(TurnRule):
         if not level.is_copy or index is None or not (level.level or index.has_unread_head):
             return ()
         rotation = self._rotations.setdefault(partition.name, Rotation())
-        return list(rotation.copies(partition, held, now))
+        return list(rotation.copies(partition, held, lambda record: index.copies(*record), now))
 
     def _source_turn(self, partition: Partition, message: Message) -> Turn | None:
         index, offset = self.indexes[partition.home], message.offset()
@@ -308,7 +309,7 @@ class Parking(TurnRule):
         """Let the first record of a lane start at its places."""
         if places:
             leave = follow(home, self.indexes[home].dead_head_of(lane))
-            for place in places:
+            for place in sorted(places):
                 self._release(*place, leave)
 
 

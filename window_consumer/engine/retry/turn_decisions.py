@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from window_consumer.engine.guards.backpressure import RESUME_ROOM
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.partition_state import STOPS_TURNS
+from window_consumer.engine.partition_state import STOPS_EVERYTHING
 from window_consumer.engine.retry.failed_record import FailedRecord, Forward
 from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.retry.policy import Spent
@@ -66,7 +66,7 @@ class TurnDecisions:
     def make_room(self) -> None:
         """Let held records at the start of full windows be copied if all others are held, too."""
         for partition, held in self._records.all_held_by_rule():
-            leaves = partition.is_assigned and partition.holds.isdisjoint(STOPS_TURNS)
+            leaves = partition.is_assigned and partition.holds.isdisjoint(STOPS_EVERYTHING)
             if partition.is_full and leaves:
                 for offset, turn in self.turns.rotated(partition, _at_start(partition, held)):
                     failed = self._records.release_held(partition, offset)
@@ -78,14 +78,25 @@ class TurnDecisions:
         for partition in partitions:
             held = self._records.held_by_rule(partition)
             if held and partition.is_assigned:
-                again = sorted(held.values(), key=lambda each: each.seq)
-                for failed in again:
-                    self._records.finish(failed)
-                messages = [failed.message for failed in again]
-                partition.ordering.put_back(messages, [failed.seq for failed in again])
+                self._wait_in_line(partition, sorted(held.values(), key=lambda each: each.seq))
+
+    def _wait_in_line(self, partition: Partition, records: Sequence[FailedRecord]) -> None:
+        """Let held records have another turn, the first ones first."""
+        for failed in records:
+            self._records.finish(failed)
+        messages = [failed.message for failed in records]
+        partition.ordering.put_back(messages, [failed.seq for failed in records])
 
     def release(self, partition: Partition, offset: int, leave: Leave | None, now: float) -> bool:
-        """Let a record be called, or leave, that a rule holds; return False if none is held."""
+        """Let a record be called, or leave, that a rule holds; return False if none is held.
+
+        While another holds its lane, it waits in line and has another turn: a record may have two
+        copies, and a rule lets both go.
+        """
+        held = self._records.held_by_rule(partition).get(offset)
+        if held is not None and leave is None and partition.ordering.lanes.is_held(held.lane):
+            self._wait_in_line(partition, [held])
+            return True
         failed = self._records.release_held(partition, offset)
         if failed is None:
             return False

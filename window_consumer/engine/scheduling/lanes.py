@@ -160,6 +160,10 @@ class Lanes:
                 offered.withdraw(lane)
         return self.enter(member, wanted)
 
+    def is_held(self, lane: Lane | None) -> bool:
+        """Return whether something holds a lane; nothing does while it is only offered."""
+        return lane in self.busy and not any(lane in each.ready for each in self.members)
+
     def only(self, hold: LaneHold) -> list[Lane]:
         """Return the hold's lanes that have no other hold and no waiting records."""
         contested = self._contested(hold.lanes)

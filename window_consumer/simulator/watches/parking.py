@@ -11,7 +11,7 @@ from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import KnownRecord, SimulatedCall, Tenure
 
 _ROTATED_S: Final = 10.0
-"""How long a record is not rotated again."""
+"""How long a copy is not rotated again."""
 
 
 class ParkWatch:
@@ -28,7 +28,7 @@ class ParkWatch:
         self._ended: set[KnownRecord] = set()
         self._parked: set[KnownRecord] = set()
         self._dead: set[KnownRecord] = set()
-        self._rotated: dict[tuple[Partition, KnownRecord], float] = {}
+        self._rotated: dict[tuple[Partition, KnownRecord], list[float]] = {}
         """When, by assignment and record."""
         self._heads: dict[KnownRecord, KnownRecord] = {}
         """The dead head that a record has to follow, by the follower."""
@@ -57,7 +57,7 @@ class ParkWatch:
         return history.plan.engine.retry.when_spent == "drop" and any(
             each.first is record and history.has_crashed(each)
             for ledger in history.ledgers.values()
-            for each in ledger.records.values()
+            for offset, each in ledger.records.items()
         )
 
     def parked(self, record: KnownRecord) -> None:
@@ -67,11 +67,22 @@ class ParkWatch:
     def rotated(self, tenure: Tenure, record: KnownRecord) -> None:
         """Judge a parked record that is copied to the end of its topic."""
         now, each = self._history.now(), (tenure.partition, record.first)
-        if now - self._rotated.get(each, float("-inf")) < _ROTATED_S:
+        lately = [then for then in self._rotated.get(each, ()) if now - then < _ROTATED_S]
+        if len(lately) >= self._copies(record.first):
             self._history.violate(
                 f"{tenure.name}@{record.message.offset()} is rotated again within {_ROTATED_S:g} s"
             )
-        self._rotated[each] = now
+        self._rotated[each] = [*lately, now]
+
+    def _copies(self, record: KnownRecord) -> int:
+        """Return how many copies of a record are not committed: a kill may leave two."""
+        history = self._history
+        return sum(
+            each.first is record and offset not in ledger.durable
+            for ledger in history.ledgers.values()
+            if ledger.log.name.topic in history.retry_levels
+            for offset, each in ledger.records.items()
+        )
 
     def ended(self, record: KnownRecord, *, is_dead: bool = False) -> None:
         """Record the end of a record: its handler has returned, or it is dead or dropped."""
