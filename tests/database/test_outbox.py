@@ -143,17 +143,20 @@ def test_wrong_arguments_are_refused(
     engine.dispose()
 
 
-async def _add_async(url: str, bench: OutboxBench) -> str:
+async def _add_and_cancel(url: str, bench: OutboxBench) -> str:
     engine = create_async_engine(url)
     async with AsyncSession(engine) as session, session.begin():
         row_id = await bench.outbox.add_async(session, TOPIC, b"1", b"from a coroutine")
+        other = await bench.outbox.add_async(session, TOPIC, b"2", delay="1h")
+    async with AsyncSession(engine) as session, session.begin():
+        assert await bench.outbox.cancel_async(session, other)
     await engine.dispose()
     return str(row_id)
 
 
-def test_a_coroutine_adds_rows(bench: OutboxBench) -> None:
+def test_a_coroutine_adds_rows_and_cancels_one(bench: OutboxBench) -> None:
     import asyncio  # noqa: PLC0415 - only here
 
     url = bench.url.replace("sqlite://", "sqlite+aiosqlite://")
-    row_id = asyncio.run(_add_async(url, bench))
+    row_id = asyncio.run(_add_and_cancel(url, bench))
     assert [str(row.id) for row in bench.rows()] == [row_id]
