@@ -34,7 +34,7 @@ def test_drive_an_engine_through_16_000_records(benchmark: Any, ordering: Orderi
                 slice_.started = now
                 slice_.elapsed = len(slice_.messages) * 1e-7
                 engine.on_completion(slice_, now)
-        while engine.busy([ORDERS]) or engine.counters.processed < RECORDS:
+        while engine.work.busy([ORDERS]) or engine.counters.processed < RECORDS:
             now += 0.001
             for slice_ in engine.on_tick(now, 0.0).dispatch:
                 list(slice_.unclaimed)

@@ -19,7 +19,7 @@ from window_consumer.engine.retry.copy_record import CopyMaker, CopyOrigin, Targ
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
-from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import LimitCause
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.turn import TurnRule

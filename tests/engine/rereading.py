@@ -87,7 +87,7 @@ class Rereading(ProducingDriven):
                 self.run_slice(0)
             self.take_written()
             is_all = all(each.next_offset == RECORDS for each in self.committed.values())
-            if is_all and not self.engine.unfinished():
+            if is_all and not self.engine.work.unfinished():
                 self.step()
                 return
         raise AssertionError(f"not all is committed: {self.committed}")

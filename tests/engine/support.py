@@ -8,8 +8,8 @@ from typing import Any
 from window_consumer.engine.commits.commit_metadata import CommitNote, decode
 from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.policy import RetryRules
-from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import LimitRules
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition

@@ -63,7 +63,7 @@ class Disturbed(Guaranteed):
     def revoke(self, patience: int) -> None:
         """Give all partitions up after so many calls at most."""
         self.engine.on_revoking(NAMES, self.now)
-        while self.engine.busy(NAMES):
+        while self.engine.work.busy(NAMES):
             self.step()
             if patience and self.out:
                 self.run_slice(0)

@@ -21,7 +21,7 @@ def test_records_of_another_partition_are_refused(theirs: TopicPartition, positi
     messages[position].belong_to(theirs)
     with pytest.raises(ImpossibleRecordsError):
         driven.engine.on_records(Batch.of(ORDERS, messages), driven.now, driven.wall_ms)
-    assert driven.engine.unfinished() == 0
+    assert driven.engine.work.unfinished() == 0
     assert driven.committable == 0
 
 
@@ -45,7 +45,7 @@ def test_a_log_end_that_is_behind_refuses_no_record_that_follows() -> None:
     batch = Batch.of(ORDERS, notes(0, 1, 2))
     assert not driven.engine.leaves_hole(batch)
     assert driven.engine.on_records(batch, driven.now, driven.wall_ms)
-    assert driven.engine.unfinished() == 3
+    assert driven.engine.work.unfinished() == 3
 
 
 def test_records_that_come_after_later_ones_are_reported() -> None:
@@ -55,7 +55,7 @@ def test_records_that_come_after_later_ones_are_reported() -> None:
     (news,) = driven.tick().passed_over
     assert (news.name, news.offsets) == (ORDERS, range(3, 8))
     assert driven.tick().passed_over == []
-    assert driven.engine.unfinished() == 6
+    assert driven.engine.work.unfinished() == 6
 
 
 def test_records_that_come_a_second_time_are_dropped_without_a_word() -> None:
@@ -65,7 +65,7 @@ def test_records_that_come_a_second_time_are_dropped_without_a_word() -> None:
     driven.deliver(*notes(0, 1, 2))
     assert driven.tick().passed_over == []
     assert driven.engine.counters.stale == 6
-    assert driven.engine.unfinished() == 4
+    assert driven.engine.work.unfinished() == 4
 
 
 def test_only_the_latest_holes_are_remembered() -> None:

@@ -96,7 +96,7 @@ def test_what_waits_for_a_slot_is_no_more_than_some_milliseconds_of_work() -> No
         driven.tick()
         delivered += want
     assert delivered == 50 + 50
-    assert driven.engine.unfinished() == delivered
+    assert driven.engine.work.unfinished() == delivered
 
 
 def test_fast_records_are_fetched_in_full_batches() -> None:

@@ -238,12 +238,12 @@ def test_calls_that_were_ended_count_as_failed_for_the_breaker() -> None:
 def test_an_interrupted_call_leaves_its_record_open() -> None:
     driven, slice_ = stalled_worker()
     driven.engine.on_revoking([ORDERS], driven.now)
-    assert driven.engine.running([ORDERS]) == [slice_]
+    assert driven.engine.work.running([ORDERS]) == [slice_]
     driven.claim(slice_)
     slice_.deviate().held.append(slice_.messages[0])
     driven.finish(slice_)
-    assert driven.engine.running([ORDERS]) == []
-    assert driven.engine.unfinished() == 1
+    assert driven.engine.work.running([ORDERS]) == []
+    assert driven.engine.work.unfinished() == 1
     (commit,), outlived = driven.engine.on_revoked([ORDERS], driven.now)
     assert (commit.next_offset, outlived) == (0, [])
 

@@ -42,10 +42,10 @@ def test_a_revoke_takes_back_what_has_not_started_and_waits_for_what_runs() -> N
     (slice_,) = driven.out
     driven.claim(slice_, 1)
     driven.engine.on_revoking([ORDERS], driven.now)
-    assert driven.engine.busy([ORDERS])
+    assert driven.engine.work.busy([ORDERS])
     assert next(slice_.unclaimed, None) is None
     driven.finish(slice_)
-    assert not driven.engine.busy([ORDERS])
+    assert not driven.engine.work.busy([ORDERS])
     commits, outlived = driven.engine.on_revoked([ORDERS], driven.now)
     note = decode(commits[0].metadata)
     assert note is not None
@@ -85,7 +85,7 @@ def test_nothing_new_starts_while_draining() -> None:
     for slice_ in list(driven.out):
         driven.finish(slice_)
     assert driven.tick(10.0).dispatch == []
-    assert driven.engine.unfinished() == 2
+    assert driven.engine.work.unfinished() == 2
 
 
 def test_records_for_a_partition_that_is_not_ours_are_ignored() -> None:

@@ -139,9 +139,9 @@ def test_a_source_that_grows_calls_its_copies_home() -> None:
 def test_giving_up_a_home_waits_for_the_copies_that_run_and_starts_no_other() -> None:
     driven = with_a_running_copy()
     driven.engine.on_revoking([ORDERS], driven.now)
-    assert driven.engine.busy([ORDERS])
+    assert driven.engine.work.busy([ORDERS])
     driven.finish(driven.out[0])
-    assert not driven.engine.busy([ORDERS])
+    assert not driven.engine.work.busy([ORDERS])
     assert driven.tick(0.1).dispatch == []
     assert driven.engine.on_revoked([ORDERS], driven.now)[1] == []
     assert driven.tick(1.0).dispatch == []
@@ -158,7 +158,7 @@ def test_giving_up_a_home_does_not_wait_for_copies_of_other_partitions() -> None
     driven.tick()
     driven.claim(driven.out[0])
     driven.engine.on_revoking([ORDERS], driven.now)
-    assert not driven.engine.busy([ORDERS])
+    assert not driven.engine.work.busy([ORDERS])
 
 
 def test_a_copy_that_outlives_its_home_is_named_and_its_result_counts() -> None:

@@ -51,7 +51,7 @@ def test_of_a_single_partition_only_what_is_next_is_fetched() -> None:
         finish_one(driven, ORDERS)
         assert driven.out, "its lane has to go on at once"
         read(driven, ORDERS)
-        assert driven.engine.unfinished() <= 11
+        assert driven.engine.work.unfinished() <= 11
 
 
 def test_reading_goes_on_while_a_partition_has_nothing_whatever_the_others_hold() -> None:

@@ -74,4 +74,4 @@ def test_a_stop_waits_for_leases_however_long_they_last() -> None:
     leased(it, 10_000.0)
     it.tick(5000.0)
     it.engine.on_stopping(it.now)
-    assert it.engine.worth_waiting_for(it.now)
+    assert it.engine.work.worth_waiting_for(it.now)

@@ -12,7 +12,7 @@ import pytest
 from tests.engine.driver import Driven
 from tests.engine.support import notes
 from tests.golden_texts import Golden
-from window_consumer.engine.scheduling.adaptive_concurrency import (
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import (
     AdaptiveConcurrency,
     LimitCause,
     LimitNews,
@@ -278,9 +278,9 @@ def test_no_more_slices_are_out_than_the_limit_says() -> None:
     driven.deliver(*notes(*range(1000)))
     driven.tick()
     assert len(driven.out) == 10
-    assert driven.engine.adaptive_concurrency is not None
-    driven.engine.dispatcher.slots = driven.engine.adaptive_concurrency.limit = (
-        driven.engine.adaptive_concurrency.base
+    assert driven.engine.slot_limit.adaptive is not None
+    driven.engine.dispatcher.slots = driven.engine.slot_limit.adaptive.limit = (
+        driven.engine.slot_limit.adaptive.base
     ) = 3
     for slice_ in driven.out[:5]:
         driven.finish(slice_)
@@ -305,9 +305,9 @@ def keep_busy(driven: Driven, turns: int) -> None:
 def test_an_engine_finds_its_limit() -> None:
     driven = Driven(slots=64, limit=LimitRules(), cell_records=5_000)
     keep_busy(driven, turns=400)
-    assert driven.engine.adaptive_concurrency is not None
-    assert driven.engine.adaptive_concurrency.base > 30
-    assert driven.engine.dispatcher.slots == driven.engine.adaptive_concurrency.limit
+    assert driven.engine.slot_limit.adaptive is not None
+    assert driven.engine.slot_limit.adaptive.base > 30
+    assert driven.engine.dispatcher.slots == driven.engine.slot_limit.adaptive.limit
     assert driven.engine.counters.copy().limit_changes[LimitCause.MORE_THROUGHPUT] > 0
 
 
@@ -338,17 +338,17 @@ def run_calls(driven: Driven, seconds: float, takes: Takes, *, step_s: float = 0
 def test_a_limit_grows_where_records_are_fetched_as_they_are_needed(seconds: float) -> None:
     """Nothing waits beside a long call: whether the slots are busy is what counts."""
     driven = Driven(slots=200, limit=LimitRules(), cell_records=5_000)
-    driven.engine.slots_can_rest()
+    driven.engine.slot_limit.slots_can_rest()
     run_calls(driven, 200 * seconds, World().even(seconds))
-    assert driven.engine.adaptive_concurrency is not None
-    assert 40 <= driven.engine.adaptive_concurrency.base <= 60
+    assert driven.engine.slot_limit.adaptive is not None
+    assert 40 <= driven.engine.slot_limit.adaptive.base <= 60
 
 
 def test_an_engine_waits_for_slots_that_are_not_there() -> None:
     driven = Driven(slots=64, limit=LimitRules(first=2), cell_records=5_000)
-    driven.engine.slots_ready = False
+    driven.engine.slot_limit.slots_ready = False
     keep_busy(driven, turns=100)
     assert driven.engine.dispatcher.slots == 2
-    driven.engine.slots_ready = True
+    driven.engine.slot_limit.slots_ready = True
     keep_busy(driven, turns=100)
     assert driven.engine.dispatcher.slots > 2

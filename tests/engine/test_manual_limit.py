@@ -8,7 +8,7 @@ from tests.engine.driver import Driven
 from tests.engine.support import notes
 from window_consumer.engine.guards.interventions import ConcurrencyAnswer, ConcurrencyRequest
 from window_consumer.engine.guards.stuck_calls import StallRules
-from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import LimitRules
 from window_consumer.engine.windows_snapshot import PauseSnapshot
 
 OBEYED = ConcurrencyAnswer.OBEYED

@@ -339,7 +339,7 @@ def test_an_open_breaker_does_not_hold_up_the_end() -> None:
     driven = opened()
     driven.engine.on_stopping(driven.now)
     driven.tick(1.0)
-    assert not driven.engine.busy([ORDERS])
+    assert not driven.engine.work.busy([ORDERS])
     commits, _ = driven.engine.on_revoked([ORDERS], driven.now)
     assert commits[0].next_offset == 0
 

@@ -289,10 +289,10 @@ def test_a_partition_that_is_given_up_waits_for_its_results() -> None:
     driven.tick()
     driven.produce(driven.out[0], {0: [invoice()]})
     driven.engine.on_revoking([ORDERS], driven.now)
-    assert driven.engine.busy([ORDERS])
+    assert driven.engine.work.busy([ORDERS])
     driven.tick()
     driven.answer()
-    assert not driven.engine.busy([ORDERS])
+    assert not driven.engine.work.busy([ORDERS])
     commits, _ = driven.engine.on_revoked([ORDERS], driven.now)
     assert [commit.next_offset for commit in commits] == [1]
 

@@ -173,7 +173,7 @@ def test_the_slot_of_an_abandoned_call_is_free_again() -> None:
     assert driven.engine.dispatcher.idle_slots == 0
     look(driven, driven.tick(AFTER_S))
     assert driven.engine.dispatcher.idle_slots == 4
-    assert not driven.engine.busy([ORDERS])
+    assert not driven.engine.work.busy([ORDERS])
     assert [each.message.offset() for each in driven.published()] == [0, 1, 2, 3]
 
 
@@ -246,7 +246,7 @@ def test_the_lane_of_an_abandoned_call_waits_until_the_thread_has_ended(ordering
     failed = driven.published_one()
     driven.copied(failed)
     assert driven.tick(100.0).dispatch == []
-    assert driven.engine.unfinished() == 1
+    assert driven.engine.work.unfinished() == 1
     late(driven, slice_)
     assert [each.messages[0].offset() for each in driven.tick().dispatch] == [1]
     driven.finish_all()
@@ -353,7 +353,7 @@ def test_a_revoke_does_not_wait_for_abandoned_calls_and_names_them() -> None:
     failed = driven.published_one()
     driven.copied(failed)
     driven.engine.on_revoking([ORDERS], driven.now)
-    assert not driven.engine.busy([ORDERS])
+    assert not driven.engine.work.busy([ORDERS])
     commits, outlived = driven.engine.on_revoked([ORDERS], driven.now)
     assert commits[0].next_offset == 1
     assert [(each.offset, each.key, each.abandoned) for each in outlived] == [(0, b"k", True)]

@@ -209,7 +209,7 @@ def judged(driven: Transacting) -> list[str]:
     for lane in {(name, offset % len(KEYS)) for name, offset in ALL}:
         found = [at for name, at in driven.broker.results if (name, at % len(KEYS)) == lane]
         wrong += [f"order of {lane}: {found}"] if found != sorted(found) else []
-    if driven.engine.waiting_for_results:
+    if driven.engine.work.waiting_for_results:
         wrong.append("something waits for an answer for ever")
     return wrong
 

@@ -12,7 +12,7 @@ from window_consumer.engine.decisions import Assigned, EngineRules
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
-from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import LimitRules
 from window_consumer.model import headers as names
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Batch, TopicFacts
@@ -200,10 +200,10 @@ def test_the_limiter_learns_whether_its_slots_are_there_and_the_pool_what_is_nee
     loops.append(PollLoop("w", parts_of(nothing, engine, clock, pool=pool), LoopRules(topics=())))
     assert pool.asked == [2]
     loops[0]._turn()
-    reported = [engine.slots_ready]
+    reported = [engine.slot_limit.slots_ready]
     pool.is_ready = True
     loops[0]._turn()
-    assert [*reported, engine.slots_ready] == [False, True]
+    assert [*reported, engine.slot_limit.slots_ready] == [False, True]
     assert pool.asked[1:] == [2, 2]  # what rests for long is let go of then
 
 

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.engine.engine import Engine
+from window_consumer.engine.epochs import Epochs
 from window_consumer.engine.guards.backpressure import PartitionLoad
 from window_consumer.engine.guards.departures import Departure
 from window_consumer.engine.guards.stuck_calls import Stalled
@@ -214,7 +215,7 @@ class ForgetsARemovedLevel(Engine):
     """What waits in a level that was taken out of the configuration is passed over."""
 
     def on_records(self, batch: Batch, now: float, wall_ms: float) -> bool:
-        retry_level = self._retry_levels.get(batch.name.topic)
+        retry_level = self.epochs._retry_levels.get(batch.name.topic)
         if (
             retry_level is None
             or retry_level.level is None
@@ -245,11 +246,17 @@ class LosesTheWaySoFar(Engine):
         super().__init__(rules, jitter, first, make_copy)
 
 
+class _LanesOfItsOwn(Epochs):
+    def _lanes_of(self, _siblings: Sequence[Partition], _home: TopicPartition) -> Lanes:
+        return Lanes()
+
+
 class KeepsLanesOfCopiesApart(Engine):
     """A copy does not wait for a record of its lane, nor the other way round."""
 
-    def _lanes_of(self, _siblings: Sequence[Partition], _home: TopicPartition) -> Lanes:
-        return Lanes()
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.epochs.__class__ = _LanesOfItsOwn
 
 
 class StartsBeforeTheNameIsAcked(Engine):

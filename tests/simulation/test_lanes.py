@@ -38,7 +38,7 @@ class Checked(Engine):
     def _is_idle(self, partition: Partition) -> bool:
         return (
             partition.idle
-            and not self.is_busy(partition)
+            and not self.work.is_busy(partition)
             and not self.dispatcher.slices_of(partition)
         )
 

@@ -10,6 +10,7 @@ import pytest
 from tests.simulation.planted import Planted
 from tests.simulation.schedules import turned, turned_in_lanes
 from window_consumer.engine.engine import Engine
+from window_consumer.engine.epochs import Epochs
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.turn_decisions import TurnDecisions
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
@@ -46,13 +47,18 @@ class _Engine(Engine):
         super().__init__(*arguments)
         self.turn_decisions.__class__ = self.decisions_type
         self.turns = self.turn_decisions.turns = self.turns_type(self.turns.rules)
+        ordering_type = self.ordering_type
 
-    def _ask_turns(self, partition: Partition) -> None:
-        super()._ask_turns(partition)
-        asked = partition.ordering
-        if not isinstance(asked, TurnOrdering):
-            asked = asked.unpaced
-        asked.__class__ = self.ordering_type
+        class PlantedEpochs(Epochs):
+            def ask_turns(self, partition: Partition) -> None:
+                super().ask_turns(partition)
+                asked = partition.ordering
+                if not isinstance(asked, TurnOrdering):
+                    asked = asked.unpaced
+                asked.__class__ = ordering_type
+
+        self.epochs.turns = self.turns
+        self.epochs.__class__ = PlantedEpochs
 
 
 class DecidesBehindARunningRecord(_Engine):

@@ -15,8 +15,8 @@ from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Stalled
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.policy import RetryRules
-from window_consumer.engine.scheduling.adaptive_concurrency import LimitNews, LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import LimitNews, LimitRules
 from window_consumer.engine.scheduling.fetch_demand import EnoughRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.engine.scheduling.shares.share_classes import FairRules

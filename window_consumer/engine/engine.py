@@ -34,15 +34,11 @@ on_stopping     drain: take in and start nothing more
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-
-from attrs import evolve
 
 from window_consumer.engine.commits.at_most_once import AtMostOnce
 from window_consumer.engine.commits.broadcast import Broadcast
-from window_consumer.engine.commits.commit_state import CommitState
 from window_consumer.engine.commits.delivery_guarantee import (
     AtLeastOnce,
     DeliveryGuarantee,
@@ -54,6 +50,7 @@ from window_consumer.engine.commits.losses import Losses
 from window_consumer.engine.commits.resting_partitions import RestingPartitions
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
+from window_consumer.engine.epochs import Epochs
 from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
@@ -89,33 +86,17 @@ from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.retry.turn_decisions import TurnDecisions
-from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency, LimitNews
-from window_consumer.engine.scheduling.batch_bisection import BatchBisection
-from window_consumer.engine.scheduling.batching import BatchDispatcher
-from window_consumer.engine.scheduling.dispatcher import COMPANY_S, SLICES_PER_SLOT, Dispatcher
-from window_consumer.engine.scheduling.fetch_demand import (
-    BatchDemand,
-    FetchDemand,
-    FullDemand,
-    InTurnDemand,
-)
-from window_consumer.engine.scheduling.key_ordering import ByKey
+from window_consumer.engine.scheduling.concurrency.slot_limit import SlotLimit
+from window_consumer.engine.scheduling.dispatcher import COMPANY_S
 from window_consumer.engine.scheduling.lane_ownership import LaneOwnership
-from window_consumer.engine.scheduling.lanes import Lanes
-from window_consumer.engine.scheduling.ordering import ByPartition, Ordering, Unordered
-from window_consumer.engine.scheduling.outlived_calls import OutlivedCall, OutlivedCalls
-from window_consumer.engine.scheduling.rate_limit import RateLimits
-from window_consumer.engine.scheduling.rate_limited_ordering import RateLimitedOrdering
-from window_consumer.engine.scheduling.shares.class_ordering import ClassOrdering
-from window_consumer.engine.scheduling.shares.class_rate_limit import ClassRateOrdering, ClassRates
-from window_consumer.engine.scheduling.shares.fair_queue import FairQueue
-from window_consumer.engine.scheduling.shares.share_classes import ShareClasses
+from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
+from window_consumer.engine.scheduling.scheduling import Scheduling
 from window_consumer.engine.scheduling.slice_length import SLICE_TARGET_S
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.start_queue import ArrivalOrder, StartQueue
-from window_consumer.engine.scheduling.turn_ordering import TurnOrdering
 from window_consumer.engine.scheduling.unreadable import UnreadableRule
 from window_consumer.engine.turn import Leave, TurnRule, Turns
+from window_consumer.engine.unfinished_work import UnfinishedWork
 from window_consumer.model.errors import CallsHangError, PublishFailedError, WorkerStoppedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy
@@ -125,8 +106,6 @@ MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel], Mak
 
 SUSPECTS = 20
 """How many calls of a slice are suspects after a freeze: 20 calls of 0.25 ms make 5 ms."""
-
-REMEMBERED_CHANGES = 32
 
 ACK_S = 0.001
 """How often the client is asked for the ack of a commit for which slices wait."""
@@ -140,12 +119,6 @@ _GUARANTEES: Mapping[DeliveryMode, Callable[[EngineRules], MakeGuarantee]] = {
 }
 """Those that the configuration can choose; ``Engine.guarantee_type`` stands for all others."""
 
-_ORDERINGS: dict[str, type[Ordering]] = {
-    "unordered": Unordered,
-    "key": ByKey,
-    "partition": ByPartition,
-}
-
 
 class Engine:
     """One worker's rules, composed. Owner: poll thread."""
@@ -157,10 +130,7 @@ class Engine:
 
     guarantee_type: MakeGuarantee = AtLeastOnce
     """Makes what decides when records may start and what is committed."""
-    _epochs = 0
     _doubt_until = float("-inf")
-    manual_limit: ConcurrencyRequest | None = None
-    """How many slots a user allows; None for what the configuration says."""
 
     def __init__(
         self,
@@ -173,12 +143,8 @@ class Engine:
         self.rules = rules
         self._make_copy = make_copy
         self._wall_offset_ms = 0.0
-        self._retry_levels = retry_levels
-        """Retry topics by name. The caller that passed it adds topics that are subscribed later."""
         self.counters = Counters()
         self.durations = LatencyHistograms()
-        self.changes: deque[float] = deque(maxlen=REMEMBERED_CHANGES)
-        """The times of the last changes of the assignment."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = MemoryBudget(rules.window_bytes, rules.batch_records, rules.cell_records)
         self.retry_queue = RetryQueue(
@@ -188,17 +154,14 @@ class Engine:
             is_broadcast=rules.delivery is DeliveryMode.BROADCAST,
         )
         self.failed_records = self.retry_queue.records
-        self.adaptive_concurrency = (
-            None if rules.limit is None else AdaptiveConcurrency(rules.limit, rules.slots)
-        )
-        self.shares = None if rules.fair is None else ShareClasses(rules.fair)
-        self.dispatcher = self._dispatcher()
-        if self.adaptive_concurrency is not None:
-            self.dispatcher.slots = self.adaptive_concurrency.limit
-        self.rates = self._rates()
-        self.dispatcher.rates = self.failed_records.ready.rates = self.rates
+        self.scheduling = Scheduling(rules, self.failed_records, self.start_queue_type)
+        self.dispatcher = self.scheduling.dispatcher
+        self.rates, self.shares = self.scheduling.rates, self.scheduling.shares
         self.breaker = CircuitBreaker(
-            rules.breaker, self._slots_now, self._calls_running, self.dispatcher.running_since
+            rules.breaker,
+            self.scheduling.slots,
+            self.scheduling.calls_running,
+            self.dispatcher.running_since,
         )
         self.guarantee = self._guarantee(make_guarantee)
         self.output = Output(rules.slots, self.budget, jitter, self.counters)
@@ -243,7 +206,8 @@ class Engine:
             self.partitions,
             self.turn_decisions,
         )
-        self.demand = self._demand()
+        self.slot_limit = SlotLimit(rules, self.scheduling, self.start_gate, self.counters)
+        self.demand = self.scheduling.demand(self.breaker)
         self.resting = RestingPartitions(
             self.partitions,
             self.dispatcher,
@@ -260,13 +224,24 @@ class Engine:
             self.guarantee,
             HeadOfLineWatch(rules.hover_s, self.dispatcher, self.failed_records),
         )
+        self.epochs = Epochs(
+            rules,
+            self.partitions,
+            retry_levels,
+            self.scheduling,
+            self.guarantee,
+            self.budget,
+            self.turns,
+            self.partition_type,
+        )
+        self.outlived = self.epochs.outlived
         self.intake = Intake(
             self.partitions,
             self.budget,
             self.dispatcher,
             self.housekeeping,
             self.counters,
-            self._ask_turns,
+            self.epochs,
         )
         self.lane_ownership = LaneOwnership(
             self.partitions,
@@ -290,14 +265,20 @@ class Engine:
         self.interventions = Interventions(
             self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
         )
+        self.work = UnfinishedWork(
+            self.partitions,
+            self.dispatcher,
+            self.failed_records,
+            self.output,
+            self.guarantee,
+            self.stalls,
+            self.lane_ownership,
+            self.outlived,
+        )
         self.observer: Observer | None = None
         """The rules and the observer that want reports."""
         self._own_observer: Observer | None = None
-        self.outlived = OutlivedCalls()
-        self.slots_ready = True
-        """False until the runtime has as many slots as the limiter wants."""
-        self.stopping = self._asks_always = False
-        """A rule may concern any record, not only those whose headers are lost."""
+        self.stopping = False
         self._returned: list[AbandonedReturned] = []
         """Inherited calls that have ended since the last tick."""
 
@@ -314,7 +295,7 @@ class Engine:
         for rule in rules:
             rule.begin(self.on_released)
             self.turns.rules.append(rule)
-            self._asks_always = True
+            self.epochs.asks_always = True
         self._choose_observers()
 
     def obey(self, rules: Iterable[PauseRule]) -> None:
@@ -346,51 +327,17 @@ class Engine:
     def on_rebalance(self, now: float) -> None:
         """Record that the group has changed our assignment."""
         self.counters.rebalances += 1
-        self.changes.append(now)
+        self.epochs.changes.append(now)
 
     def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
         """Open a window, in a new epoch, for each partition."""
         for assigned in assignments:
             self.on_lost([assigned.name], now)
-            self._epochs += 1
-            rules = self.rules
-            commit = CommitState(
-                assigned.name,
-                rules.commit_interval_s,
-                assigned.topic_hash,
-                assigned.known_partitions,
-            )
-            if assigned.committed:
-                commit.acknowledge_start(*assigned.committed, shows_use=assigned.opened)
-            says_all = assigned.opened and assigned.kept is None
-            commit.changed = not (assigned.committed and says_all)
-            retry_level = self._retry_levels.get(assigned.name.topic) or RetryTopicLevel(
-                assigned.name.topic
-            )
-            home = TopicPartition(retry_level.source, assigned.name.partition)
-            siblings = [each for each in self.partitions.values() if each.home == home]
-            partition = self.partition_type(
-                assigned.name,
-                self._epochs,
-                self.guarantee.window(assigned.next_offset, rules.window_cells, rules.cell_records),
-                self._ordering(self._lanes_of(siblings, home)),
-                commit,
-                self.budget,
-                retry_level,
-                assigned.finished,
-            )
-            for ordering in (partition.ordering, partition.ordering.plain):
-                if isinstance(ordering, RateLimitedOrdering | ClassOrdering):
-                    ordering.belongs_to(partition)
-            if self._asks_always:
-                self._ask_turns(partition)
-            self.guarantee.begin(partition)
-            partition.topic_id = assigned.topic_id
+            partition = self.epochs.begin(assigned)
             partition.recalled = assigned.kept
             if self.stopping:
                 partition.revoke()
             self.pauses.assigned(partition)
-            partition.join(siblings)
             self.partitions[assigned.name] = partition
             self.lane_ownership.assigned(partition, assigned.partitions)
             if self.observer is not None:
@@ -400,7 +347,7 @@ class Engine:
             if assigned.unclean is not None and may_suspect:
                 capacity = partition.window.capacity
                 crash_history = CrashHistory(
-                    assigned.unclean, assigned.next_offset, capacity, rules.slots, now
+                    assigned.unclean, assigned.next_offset, capacity, self.rules.slots, now
                 )
                 self.suspects.begin(partition, crash_history)
             self.resting.assigned(partition)
@@ -421,18 +368,18 @@ class Engine:
         False, and take nothing, if the records leave a hole and lie beyond the log's end: they
         belong to another log. Raise ImpossibleRecordsError if they belong to another partition.
         """
-        self._advance_clocks(now)
+        self.scheduling.advance_clocks(now)
         return self.intake.take(batch, now, wall_ms)
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         """Process the results of a slice's records."""
-        self._advance_clocks(now)
-        if self.outlived and (call := self.outlived.ended(slice_)) is not None:
-            self._wake_home(call)
+        self.scheduling.advance_clocks(now)
+        if self.outlived:
+            self.epochs.release_lanes(slice_)
         if self.stalls.has_returned(slice_, now):
             return
-        if self.adaptive_concurrency is not None:
-            self._measure_slice(self.adaptive_concurrency, slice_, now)
+        if self.slot_limit.adaptive is not None:
+            self.slot_limit.record(slice_, now)
         self.dispatcher.back(slice_)
         self.durations.record(slice_)
         if self.observer is not None:
@@ -453,14 +400,13 @@ class Engine:
 
     def on_inherited_completion(self, slice_: Slice, now: float) -> None:
         """Free the lanes of a call that a slot of the predecessor has finished."""
-        call = self.outlived.ended(slice_)
+        call = self.epochs.release_lanes(slice_)
         if call is None:
             return
         self.counters.late += 1
         self._returned.append(
             AbandonedReturned(slice_.partition.name, call.offset, now - slice_.started)
         )
-        self._wake_home(call)
 
     def on_slots(self, count: int) -> None:
         """Record how many slots the pool has now, busy or free; at most ``slots`` are used."""
@@ -471,7 +417,7 @@ class Engine:
 
         If the call was to be abandoned, its slot has been replaced.
         """
-        self._advance_clocks(now)
+        self.scheduling.advance_clocks(now)
         if failure is not None and self.observer is not None:
             self.observer.stalled(stalled, failure, now)
         self.stalls.on_inspected(stalled, failure, now)
@@ -517,7 +463,7 @@ class Engine:
 
         Copies whose lanes leave with these partitions do not start either.
         """
-        self._advance_clocks(now)
+        self.scheduling.advance_clocks(now)
         self.start_gate.in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
@@ -553,8 +499,8 @@ class Engine:
 
         These include calls for copies whose lanes left with a source partition.
         """
-        self._advance_clocks(now)
-        outlived = []
+        self.scheduling.advance_clocks(now)
+        outlived: list[Outlived] = []
         released = []
         for name in names:
             partition = self.partitions.get(name)
@@ -563,18 +509,7 @@ class Engine:
             self.losses.count(partition, now)
             self.guarantee.released(partition)
             del self.partitions[name]
-            for slice_ in self.dispatcher.slices_of(partition):
-                slice_.call.cancelled = True
-                self.dispatcher.split(slice_)
-                abandoned = slice_ in self.dispatcher.abandoned
-                hangs = abandoned or self.stalls.hangs(slice_, now)
-                outlived += [
-                    Outlived(
-                        name, message.offset(), message.key(), abandoned=abandoned, hangs=hangs
-                    )
-                    for message in slice_.all_running()
-                ]
-                self.outlived.add(slice_)
+            outlived += self.work.outlive(partition, now)
             self.dispatcher.remove(partition)
             self.suspects.remove(partition)
             partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
@@ -606,7 +541,7 @@ class Engine:
         Another member may own the partitions by now. Return the calls that were or may have been
         running during the freeze: the last ones begun in each slice.
         """
-        self._advance_clocks(now)
+        self.scheduling.advance_clocks(now)
         self._doubt_until = now + doubt_s
         self.stalls.stood_still(now)
         self.dispatcher.release_all_gathered()
@@ -636,38 +571,24 @@ class Engine:
 
         Return False for a partition that is not ours.
         """
-        self._advance_clocks(now)
+        self.scheduling.advance_clocks(now)
         return self.pauses.halt(name, now, request, halted=halted)
 
     def on_intervention(
         self, name: TopicPartition, offset: int, wanted: Intervention, now: float
     ) -> InterventionResult:
         """Skip or dead-letter one failed record; see ``interventions``."""
-        self._advance_clocks(now)
+        self.scheduling.advance_clocks(now)
         return self.interventions.intervene(name, offset, wanted, now)
 
     def on_breaker_decision(self, now: float, *, release: bool) -> BreakerAnswer:
         """Obey a user: release what the breaker holds, or declare an outage."""
-        self._advance_clocks(now)
+        self.scheduling.advance_clocks(now)
         return self.start_gate.obey_user(now, release=release)
 
     def on_concurrency(self, request: ConcurrencyRequest, now: float) -> ConcurrencyAnswer:
         """Let only so many slots be busy from now on; running calls may finish."""
-        limiter, rules = self.adaptive_concurrency, self.rules
-        if rules.stall.leases:
-            return ConcurrencyAnswer.LEASES
-        if request.limit is not None and request.limit > rules.slots:
-            return ConcurrencyAnswer.TOO_MANY
-        self._advance_clocks(now)
-        slots = request.limit or (rules.slots if limiter is None else limiter.limit)
-        if slots < self.dispatcher.slots:
-            self.start_gate.take_back(now)  # what is queued would run in slots that should rest
-        if limiter is None:
-            fewer = slots < rules.slots
-            self.dispatcher.slices_per_slot = 1 if fewer else self._slices_ahead
-        self.dispatcher.slots = slots
-        self.manual_limit = None if request.limit is None else evolve(request, since=now)
-        return ConcurrencyAnswer.OBEYED
+        return self.slot_limit.request(request, now)
 
     def on_stopping(self, now: float) -> None:
         """Take nothing in and start nothing more; running calls may finish."""
@@ -675,57 +596,6 @@ class Engine:
         self.on_revoking(list(self.partitions), now)
 
     # ---- questions
-
-    def busy(self, names: Iterable[TopicPartition]) -> bool:
-        """Return whether anything of these partitions is running or awaits an ack.
-
-        This includes calls for copies whose lanes leave with these partitions.
-        """
-        owned = [self.partitions[name] for name in names if name in self.partitions]
-        return any(self.is_busy(each) or self.lane_ownership.busy(each) for each in owned)
-
-    def is_busy(self, partition: Partition) -> bool:
-        """Return whether anything of a partition is running or awaits an ack."""
-        return (
-            bool(partition.slices)
-            or self._is_publishing(partition)
-            or self.guarantee.is_draining(partition)
-        )
-
-    def _is_publishing(self, partition: Partition) -> bool:
-        unacked = self.failed_records.unacked
-        return any(each.partition is partition for each in unacked) or self.output.is_sending(
-            partition
-        )
-
-    def worth_waiting_for(self, now: float) -> bool:
-        """Return whether a call that is not known to hang is running, or an ack is pending."""
-        # A slice that was taken back whole is only queued, perhaps behind calls that hang.
-        begun = [each for each in self.dispatcher.out if each.messages]
-        calls = any(not self.stalls.hangs(each, now) for each in begun)
-        return calls or any(
-            self._is_publishing(each) or self.guarantee.is_draining(each)
-            for each in self.partitions.values()
-        )
-
-    def running(self, names: Iterable[TopicPartition]) -> list[Slice]:
-        """Return the slices of these partitions that slots have not completed."""
-        owned = {self.partitions[name] for name in names if name in self.partitions}
-        return [slice_ for slice_ in self.dispatcher.out if slice_.partition in owned]
-
-    @property
-    def waiting_for_results(self) -> bool:
-        """A slot or the broker will report a result without further action."""
-        return bool(self.dispatcher.out or self.failed_records.unacked or self.output.unacked)
-
-    def unfinished(self) -> int:
-        """Return how many delivered records have no final outcome."""
-        return sum(each.window.open + each.buffered for each in self.partitions.values())
-
-    def first_unfinished(self) -> Sequence[tuple[TopicPartition, int]]:
-        """Return the first unfinished record of each partition that has one."""
-        offsets = ((each.name, each.first_unfinished) for each in self.partitions.values())
-        return [(name, offset) for name, offset in offsets if offset is not None]
 
     def appetite(self, *, for_copies: bool = False) -> int:
         """How many records to request from the Source now; 0 for none.
@@ -750,12 +620,6 @@ class Engine:
         """Calls wait for the ack of a commit, which the client should be asked for soon."""
         return self.guarantee.awaits_ack
 
-    def _slots_now(self) -> int:
-        return self.dispatcher.slots
-
-    def _calls_running(self) -> int:
-        return min(self.dispatcher.slots, len(self.dispatcher.out))
-
     @property
     def _expects_copies(self) -> bool:
         partitions = self.partitions.values()
@@ -769,14 +633,11 @@ class Engine:
             longest_s = min(longest_s, ACK_S)
         if self.dispatcher.held_back:
             longest_s = min(longest_s, COMPANY_S)
-        elif self.waiting_for_results or self.suspects.cases or self.resting.awaits_commit:
+        elif self.work.waiting_for_results or self.suspects.cases or self.resting.awaits_commit:
             longest_s = min(longest_s, SLICE_TARGET_S)
         longest_s = min(longest_s, max(0.0, self.breaker.next_look(now) - now))
-        if self.rates is not None and self.breaker.limit != 0:
-            longest_s = min(longest_s, max(0.0, self.rates.next_at - now))
-        longest_s = min(longest_s, max(0.0, self.dispatcher.next_due(now) - now))
-        if self.shares is not None:
-            longest_s = min(longest_s, max(0.0, self.shares.held_until - now))
+        due = self.scheduling.next_due(now, may_start=self.breaker.limit != 0)
+        longest_s = min(longest_s, max(0.0, due - now))
         spent = self.failed_records.spent.first
         if spent:
             settled_at = spent_call(spent).settled_at(self.breaker.state)
@@ -795,7 +656,8 @@ class Engine:
         ``wall_ms`` is the same moment in milliseconds since 1970, for the headers of copies.
         """
         self._wall_offset_ms = wall_ms - now * 1000
-        self._begin_tick(now, wall_ms)
+        self.scheduling.begin_tick(now)
+        self.turns.begin_tick(now, wall_ms, self.failed_records.leaving)
         self.pauses.ask_rules(now)
         decisions = Decisions(
             failed=self.outcomes.take_news(), passed_over=self.intake.take_passed_over()
@@ -824,21 +686,11 @@ class Engine:
                 self.housekeeping.is_due_at(now)
             if self.suspects.cases and self.suspects.awaits_commit:
                 self.housekeeping.is_due_at(now)
-            if self.adaptive_concurrency is not None:
-                decisions.limit = self._adjust_limit(self.adaptive_concurrency, now)
+            decisions.limit = self.slot_limit.adjust(now)
         decisions.stop = self._stop
         decisions.away = self.lane_ownership.owners_away(now)
         self.housekeeping.run(decisions, now, may_commit=not in_doubt)
         return decisions
-
-    def _begin_tick(self, now: float, wall_ms: float) -> None:
-        if self.shares is not None:
-            self.shares.begin_turn(now)
-        if self.rates is not None:
-            for partition in self.rates.refill(now):
-                if partition.is_assigned:
-                    self.dispatcher.wake(partition)
-        self.turns.begin_tick(now, wall_ms, self.failed_records.leaving)
 
     def copy_of(self, failed: FailedRecord) -> Copy:
         """Return the copy of a record that leaves, as ``Decisions.publish`` of the last tick says.
@@ -853,117 +705,10 @@ class Engine:
             return WorkerStoppedError(self.retry_queue.stop)
         return None if self.stalls.stop is None else CallsHangError(self.stalls.stop)
 
-    # ---- limit and rate
-
-    def _advance_clocks(self, now: float) -> None:
-        """Advance the clocks of rates and classes: what has been taken was taken before now."""
-        if self.rates is not None:
-            self.rates.now = now
-        if self.shares is not None:
-            self.shares.now = now
-
-    def _lanes_of(self, siblings: Sequence[Partition], home: TopicPartition) -> Lanes:
-        """Return the siblings' lanes; without siblings new ones, held by calls that outlived."""
-        if siblings:
-            return siblings[0].ordering.lanes
-        lanes = Lanes()
-        self.outlived.hold_in(lanes, home)
-        return lanes
-
-    def _wake_home(self, call: OutlivedCall) -> None:
-        """Wake the partitions whose records waited for a call that has ended."""
-        for partition in self.partitions.values():
-            if partition.home == call.home:
-                self.dispatcher.wake(partition)
-
     def _guarantee(self, make: MakeGuarantee | None) -> DeliveryGuarantee:
         chosen = _GUARANTEES.get(self.rules.delivery)
         make = make or (self.guarantee_type if chosen is None else chosen(self.rules))
         return make(self.partitions, self.counters, self.dispatcher.wake)
-
-    @property
-    def _slices_ahead(self) -> int:
-        """How many slices a slot may have while all slots are used."""
-        # A queued slice would be in front of a class that arrives meanwhile.
-        fixed = self.adaptive_concurrency is None and not self.rules.stall.leases
-        return SLICES_PER_SLOT if fixed and self.shares is None else 1
-
-    def _dispatcher(self) -> Dispatcher:
-        """Return what makes slices, or batches."""
-        rules, leases = self.rules, self.rules.stall.leases
-        ahead = self._slices_ahead
-        queues = self._start_queue(), self._start_queue()
-        if rules.batch is None:
-            longest = 1 if leases else rules.batch_records
-            dispatcher = Dispatcher(rules.slots, longest, ahead, *queues)
-            dispatcher.ledger = self.shares
-            dispatcher.one_by_one = rules.ordering == "partition"
-            return dispatcher
-        bisection = BatchBisection(self.failed_records)
-        sizes = rules.slots, rules.batch_records, ahead
-        return BatchDispatcher(*sizes, *queues, rules.batch, bisection)
-
-    def _start_queue(self) -> StartQueue:
-        if self.shares is None:
-            return self.start_queue_type()
-        return FairQueue(self.shares, self._slots_now)
-
-    def _demand(self) -> FetchDemand:
-        """Return what decides how many records are requested."""
-        rules, dispatcher = self.rules, self.dispatcher
-        if isinstance(dispatcher, BatchDispatcher):
-            return BatchDemand(dispatcher, self.breaker, rules.batch_records)
-        if self.shares is not None:
-            return FullDemand(dispatcher, self.breaker, rules.batch_records)
-        if dispatcher.one_by_one:
-            return InTurnDemand(dispatcher, self.breaker, rules.batch_records, rules.enough)
-        return FetchDemand(dispatcher, self.breaker, rules.batch_records)
-
-    def _rates(self) -> RateLimits | None:
-        rate = self.rules.rate
-        if rate is None or self.shares is None or rate.per != "class":
-            return None if rate is None else RateLimits(rate)
-        return ClassRates(rate, self.shares)
-
-    def _ordering(self, lanes: Lanes) -> Ordering:
-        kind = _ORDERINGS[self.rules.ordering]
-        shares = self.shares
-        ordering = kind(lanes) if shares is None else ClassOrdering(lanes, kind.lane_of, shares)
-        if isinstance(self.rates, ClassRates):
-            return ClassRateOrdering(ordering, self.rates)
-        return ordering if self.rates is None else RateLimitedOrdering(ordering, self.rates)
-
-    def _ask_turns(self, partition: Partition) -> None:
-        """Ask from now on what happens to a partition's records at their turn."""
-        if not partition.asks_turns:
-            partition.asks_turns = True
-            partition.ordering = partition.ordering.within(
-                lambda inner: TurnOrdering(inner, self.turns, partition)
-            )
-
-    def slots_can_rest(self) -> None:
-        """Record that the runtime enforces the limit itself, so slices may queue for a slot."""
-        if self.adaptive_concurrency is not None and self.shares is None:
-            self.dispatcher.slices_per_slot = self.adaptive_concurrency.ahead = SLICES_PER_SLOT
-
-    def _measure_slice(self, limiter: AdaptiveConcurrency, slice_: Slice, now: float) -> None:
-        """Report a finished slice to the limiter."""
-        records = slice_.settled + len(slice_.messages)
-        deviations = slice_.deviations
-        if not records or not slice_.elapsed:
-            return
-        failed = 0 if deviations is None else len(deviations.failed)
-        limiter.record(slice_.sent, now, records, failed, slice_.elapsed)
-
-    def _adjust_limit(self, limiter: AdaptiveConcurrency, now: float) -> LimitNews | None:
-        if not self.slots_ready or self.manual_limit is not None:
-            limiter.wait(now)
-            return None
-        news = limiter.adjust(now, len(self.dispatcher.out))
-        if news is not None:
-            self.counters.limit_changes[news.cause] += 1
-        self.dispatcher.slots = limiter.limit
-        return news
 
 
 def _raise(error: Exception) -> None:

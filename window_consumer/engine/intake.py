@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import OutOfOrderRecords
 from window_consumer.engine.deliveries import check_names
+from window_consumer.engine.epochs import Epochs
 from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.housekeeping import Housekeeping
 from window_consumer.engine.observer import Observer
@@ -28,15 +29,14 @@ class Intake:
         dispatcher: Dispatcher,
         housekeeping: Housekeeping,
         counters: Counters,
-        ask_turns: Callable[[Partition], None],
+        epochs: Epochs,
     ):
         self._partitions = partitions
         self._budget = budget
         self._dispatcher = dispatcher
         self._housekeeping = housekeeping
         self._counters = counters
-        self._ask_turns = ask_turns
-        """Lets rules be asked about a partition's records from now on."""
+        self._epochs = epochs
         self._passed_over: list[OutOfOrderRecords] = []
         self.observer: Observer | None = None
 
@@ -60,7 +60,7 @@ class Intake:
             return True
         if batch.unreadable:
             partition.record_unreadable(batch.unreadable, unseen)
-            self._ask_turns(partition)
+            self._epochs.ask_turns(partition)
         partition.holes.record(unseen, partition.next_delivery)
         size = batch.size if unseen is messages else sum(map(len, unseen))
         self._budget.record_sizes(len(unseen), size)

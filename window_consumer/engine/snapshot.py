@@ -12,7 +12,7 @@ from window_consumer.engine.guards.interventions import ConcurrencyRequest, Paus
 from window_consumer.engine.lag import lag_of
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.scheduling.adaptive_concurrency import AdaptiveConcurrency
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import AdaptiveConcurrency
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.shares_snapshot import snapshot_of
 from window_consumer.engine.window import Window
@@ -59,8 +59,8 @@ def take_snapshot(
         cost_s=engine.dispatcher.length.cost_s,
         durations=engine.durations.histogram(),
         breaker=_breaker(engine.breaker, now),
-        limit=_limit(engine.adaptive_concurrency, engine.manual_limit, now),
-        changes_s=tuple(now - each for each in engine.changes),
+        limit=_limit(engine.slot_limit.adaptive, engine.slot_limit.by_user, now),
+        changes_s=tuple(now - each for each in engine.epochs.changes),
         halted=engine.pauses.worker,
         pause=_pause(engine.pauses.by_user, now),
         findings=(*engine.pauses.findings(), *engine.turns.findings(now)),

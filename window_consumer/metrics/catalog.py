@@ -13,7 +13,7 @@ from typing import Final
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
-from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import LimitCause
 from window_consumer.engine.windows_snapshot import LoopSnapshot, WindowsSnapshot
 from window_consumer.metrics.class_metrics import CLASS_METRICS
 from window_consumer.metrics.partition_metrics import PARTITION_METRICS

@@ -17,8 +17,8 @@ from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.guards.breaker_state import BreakerRules
 from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.policy import RetryRules
-from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.batching import BatchRules
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import LimitRules
 from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.engine.scheduling.shares.class_names import name_of, short
 from window_consumer.engine.scheduling.shares.share_classes import FairRules

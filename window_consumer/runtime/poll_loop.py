@@ -96,9 +96,9 @@ class PollLoop:
         self._resizable: ResizablePool | None = None
         """Set where the number of slots adapts to their throughput."""
         self._slots = parts.engine.rules.slots
-        if parts.engine.adaptive_concurrency is not None and isinstance(parts.pool, ResizablePool):
+        if parts.engine.slot_limit.adaptive is not None and isinstance(parts.pool, ResizablePool):
             self._resizable = parts.pool
-            parts.engine.slots_can_rest()
+            parts.engine.slot_limit.slots_can_rest()
             self._resize()
         self._served_at = 0.0
         self._positions_at = 0.0
@@ -227,7 +227,7 @@ class PollLoop:
 
     def _wait(self, want: int) -> None:
         now = self._clock.now()
-        if not want or self._engine.waiting_for_results:
+        if not want or self._engine.work.waiting_for_results:
             self.mailbox.take(self._engine.wait_s(now, SERVE_S))
         else:
             self._fetch(want, self._engine.wait_s(now, IDLE_S), now)
@@ -264,7 +264,7 @@ class PollLoop:
         if slots != self._slots:
             self._slots = slots
             resizable.use(slots)
-        self._engine.slots_ready = resizable.is_ready
+        self._engine.slot_limit.slots_ready = resizable.is_ready
 
     def _decide(self) -> Decisions:
         self._parts.outlet.advance()
@@ -326,7 +326,7 @@ class PollLoop:
             self._source.pause(names)
         stop_by = ownership.stop_by = started + self._rules.stop_timeout_s
         ownership.end_by = stop_by + ENDING_S
-        while (now := self._clock.now()) < stop_by and engine.worth_waiting_for(now):
+        while (now := self._clock.now()) < stop_by and engine.work.worth_waiting_for(now):
             self.mailbox.take(SERVE_S)
             self._fetch(0, 0.0, self._clock.now())
             self._carry_out(self._decide())
@@ -339,8 +339,8 @@ class PollLoop:
         if names and self.failure is None:
             # A poll that raised may have read records that never reached the Engine.
             engine.on_positions(self._source.positions(names))
-        self.unfinished = engine.unfinished()
-        self.first_unfinished = engine.first_unfinished()
+        self.unfinished = engine.work.unfinished()
+        self.first_unfinished = engine.work.first_unfinished()
         outlived = ownership.give_up(names)
         self.hangs = bool(outlived)
         self.outlived = sum(not call.abandoned for call in outlived)

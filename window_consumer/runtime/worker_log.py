@@ -15,7 +15,7 @@ from window_consumer.engine.decisions import (
 from window_consumer.engine.guards.breaker_state import BreakerNews, BreakerState
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
-from window_consumer.engine.scheduling.adaptive_concurrency import LimitNews
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import LimitNews
 from window_consumer.model.errors import GivenUpError, PublishFailedError, WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import CommitResults

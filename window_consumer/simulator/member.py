@@ -198,7 +198,7 @@ class SimulatedMember:
             self.engine.observe(Observers(listeners, self._raised))
         if self.rules.limit is not None:
             rng = Random(scene.rng.getstate()[1][0])
-            self.engine.adaptive_concurrency = RandomConcurrency(
+            self.engine.slot_limit.adaptive = RandomConcurrency(
                 self.rules.limit, self.rules.slots, rng
             )
         self.slices_out = 0

@@ -148,10 +148,9 @@ class ScheduleRun:
                 member.slots.idle and member.completions.empty() and not member.sink.unanswered
             ):
                 rest.append(f"{member} has calls, results or copies on their way")
-            if engine.budget.used or engine.unfinished():
-                rest.append(
-                    f"{member} has {engine.unfinished()} open records, {engine.budget.used} bytes"
-                )
+            used, unfinished = engine.budget.used, engine.work.unfinished()
+            if used or unfinished:
+                rest.append(f"{member} has {unfinished} open records, {used} bytes")
         return rest
 
     def _check_the_end(self) -> None:

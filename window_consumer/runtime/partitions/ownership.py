@@ -145,7 +145,7 @@ class PartitionOwnership:
 
     def _lose(self, names: Sequence[TopicPartition], now: float) -> Sequence[Outlived]:
         """Release partitions without a commit, and end their calls where that is possible."""
-        running = self._engine.running(names)
+        running = self._engine.work.running(names)
         outlived = self._engine.on_lost(names, now)
         self._remove(names)
         if running:
@@ -211,7 +211,7 @@ class PartitionOwnership:
 
     def _finish_running(self, names: Sequence[TopicPartition], deadline: float) -> None:
         """Wait for the calls and copies of these partitions while the others continue."""
-        while self._engine.busy(names) and (left := deadline - self._clock.now()) > 0:
+        while self._engine.work.busy(names) and (left := deadline - self._clock.now()) > 0:
             self._mailbox.take(min(left, SERVE_S))
             self._serve()
         self.interrupt(names, f"revoke_timeout ({self._revoke_timeout_s:g} s) is over")
@@ -221,15 +221,15 @@ class PartitionOwnership:
         # A queued slice has no call to end.
         calls = {
             each: message.offset()
-            for each in self._engine.running(names)
+            for each in self._engine.work.running(names)
             if (message := each.running()) is not None
         }
         if not calls or not self._pool.interrupt(list(calls)):
             return
         deadline = self._clock.now() + self.left_s(INTERRUPT_S)
-        while (left := deadline - self._clock.now()) > 0 and self._engine.running(names):
+        while (left := deadline - self._clock.now()) > 0 and self._engine.work.running(names):
             self._mailbox.take(min(left, SERVE_S))
-        continuing = len(calls.keys() & set(self._engine.running(names)))
+        continuing = len(calls.keys() & set(self._engine.work.running(names)))
         if continuing < len(calls):
             places = [(each.partition.name, offset) for each, offset in calls.items()]
             follows = what_follows(repeats=self._engine.guarantee.repeats)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from random import Random
 
-from window_consumer.engine.scheduling.adaptive_concurrency import (
+from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import (
     AdaptiveConcurrency,
     LimitNews,
     LimitRules,

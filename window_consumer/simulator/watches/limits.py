@@ -34,7 +34,7 @@ def check_bounds(history: SimulationHistory, member: Member) -> None:
     out = len(engine.dispatcher.out)
     if out > rules.slots * SLICES_PER_SLOT:
         history.violate(f"{member} has {out} slices out for {rules.slots} slots")
-    limiter = engine.adaptive_concurrency
+    limiter = engine.slot_limit.adaptive
     if isinstance(limiter, RandomConcurrency):
         if out > max(limiter.highest, member.slices_out):
             history.violate(f"{member} has {out} slices out, the limit was {limiter.highest}")
