@@ -163,6 +163,29 @@ def test_revoke_timeout_must_be_below_half_of_the_poll_interval(
     assert all(each in message for each in ("revoke_timeout", "max.poll.interval.ms"))
 
 
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("commit_interval: 5s", "workers.charge.commit_interval"),
+        ("kafka: {transaction.timeout.ms: 200}", "workers.charge.kafka.transaction.timeout.ms"),
+    ],
+)
+def test_transactions_must_end_before_the_brokers_abort_them(
+    refused: Refuse, worker_text: WorkerText, line: str, key: str
+) -> None:
+    message = refused(worker_text("delivery: exactly_once", line))
+    assert message.wrong == (("workers.yaml:8", key),)
+    assert all(each in message for each in ("commit_interval", "transaction.timeout.ms"))
+
+
+def test_transactions_may_be_long_if_the_brokers_wait_longer(
+    loaded: Load, worker_text: WorkerText
+) -> None:
+    longer = "kafka: {transaction.timeout.ms: 60000}"
+    lines = ("delivery: exactly_once", "commit_interval: 20s", longer)
+    assert loaded(worker_text(*lines)).config.workers["charge"].commit_interval_s == 20
+
+
 def test_the_poll_interval_of_the_top_counts_too(refused: Refuse, worker_text: WorkerText) -> None:
     message = refused(worker_text("revoke_timeout: 5s", kafka=["max.poll.interval.ms: 10000"]))
     assert message.wrong == (("workers.yaml:8", "workers.charge.revoke_timeout"),)

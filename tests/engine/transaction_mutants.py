@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from attrs import evolve
+
+from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
 from window_consumer.model.errors import NotCommittedError
@@ -90,3 +93,27 @@ class CommitsWhatBeganElsewhere(TransactionOutlet):
     def _is_current(self, commit: Commit) -> bool:
         del commit
         return True
+
+
+class PlainMarks(TransactionOutlet):
+    """Commits beside the transaction what needs none: start offsets, marks, ends of empty windows.
+
+    The transaction with the next commit of such a partition may end before.
+    """
+
+    def send(self, decisions: Decisions) -> None:
+        if not self._written:
+            self._source.commit(decisions.commit)
+            decisions = evolve(decisions, commit=[])
+        super().send(decisions)
+
+
+class PlainLastCommits(TransactionOutlet):
+    """Commits the clean ends of partitions beside a transaction that is being ended."""
+
+    def settle(self, timeout_s: float) -> None: ...
+
+    def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
+        if self._is_open:
+            return super().commit_now(commits, timeout_s)
+        return self._source.commit_now(commits, timeout_s)

@@ -1,4 +1,7 @@
-"""A way to a broker that can say, for a while, that the cluster has no brokers, and hang up."""
+"""A way to a broker that can say, for a while, that the cluster has no brokers, and hang up.
+
+It can also keep records back, as a broker does whose disk hangs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 _HOST: Final = b"127.0.0.1"
+_PRODUCE: Final = 0
 _METADATA: Final = 3
 _LEADER_NOT_AVAILABLE: Final = 5
 _NO_RIGHTS_ASKED: Final = -(2**31)
@@ -30,6 +34,9 @@ class FencedBroker:
         self._port: int = self._listener.getsockname()[1]
         self._ends: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
+        self.takes_records = threading.Event()
+        """While it is not set, connections with records stand still."""
+        self.takes_records.set()
         self.is_fenced = False
         self.answers = 0
         """How many answers said that there are no brokers."""
@@ -48,6 +55,7 @@ class FencedBroker:
         _error: BaseException | None,
         _at: TracebackType | None,
     ) -> None:
+        self.takes_records.set()
         _hang_up(self._listener, *self._ends)
         for thread in self._threads:
             thread.join()
@@ -79,6 +87,8 @@ class FencedBroker:
                     self.answers += 1
                     _send(client, self._nobody(version, number))
                     break
+                if kind == _PRODUCE:
+                    self.takes_records.wait()
                 _send(broker, request)
         _hang_up(client, broker)
 

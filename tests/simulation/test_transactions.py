@@ -30,6 +30,8 @@ def test_every_promise_is_kept_where_outputs_and_commits_are_transactions() -> N
         (mutants.ShowsLost, "and it is not|had finished and was committed"),
         (mutants.ForgetsOtherPartitions, "not finished"),
         (mutants.CommitsWhatBeganElsewhere, "does not hold|covers"),
+        (mutants.PlainMarks, "forgets that .* had finished"),
+        (mutants.PlainLastCommits, "and was committed"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from window_consumer.app.limits.group_times import GroupTimes
 from window_consumer.config import RetryConfig, format_duration
-from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
+from window_consumer.config.checks.client_properties import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.cores import usable_cores
 from window_consumer.config.sections.ttl import HeaderTtl
 from window_consumer.config.units import brief_duration

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Final, Literal
@@ -10,25 +9,22 @@ from typing import Final, Literal
 from attrs import evolve
 
 from window_consumer.config import kinds, units
+from window_consumer.config.checks.client_properties import problems_with_clients
 from window_consumer.config.checks.features import feature_problems
 from window_consumer.config.checks.login import login_problems
 from window_consumer.config.checks.subscription import ladder_topics, overlap
 from window_consumer.config.conflicts import conflicts_of_keys
 from window_consumer.config.options import Sections
 from window_consumer.config.problems import Problem, did_you_mean
-from window_consumer.config.schema import Config, effective_kafka
+from window_consumer.config.schema import Config
 from window_consumer.config.sections import RetryConfig
 from window_consumer.config.sections.fair import FairConfig
 from window_consumer.config.sections.guards import NewFailureConfig
-from window_consumer.config.sections.kafka_properties import CLIENTS
 from window_consumer.config.sections.mask import empty_rules
 from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.tree import Path, Tree
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 from window_consumer.runtime.pools.registry import KINDS
-
-DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
-"""librdkafka's default."""
 
 _CHOOSE: Final = """\
 has to be chosen, because ordering is {ordering}:
@@ -47,12 +43,6 @@ another per"""
 
 _ALL_ALIKE: Final = """\
 is strict, and all classes weigh the same; write weights, for example {urgent: 10, default: 1}"""
-
-_SCATTERS: Final = """\
-{key} is {value}, and ordering is {ordering}: the copies of a record, in retry levels or put back \
-by dlq redrive, could be assigned to another member than its partition, and would wait there forever
-  to keep the order, leave {key} out: its default is range
-  to keep {value}, write ordering: unordered"""
 
 _NO_ACTION: Final = """\
 looks for nothing without an action; choose:
@@ -98,8 +88,8 @@ def check(
     problems.extend(feature_problems(config, tree, broken, sections))
     if "kafka" not in broken:
         problems.extend(login_problems(config, tree))
-        problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
-        problems.extend(problem for worker in running for problem in _scatter(config, worker, tree))
+        for worker in running:
+            problems.extend(problems_with_clients(config, worker, tree))
     for index, worker in enumerate(running):
         for other in running[:index]:
             problems.extend(overlap(worker, other, tree))
@@ -241,46 +231,3 @@ def _levels(worker: WorkerConfig) -> Iterator[Problem]:
             delay, after = units.format_duration(level), units.format_duration(before)
             message = f"{delay} comes after {after}: write the shortest first"
             yield Problem((*path, index), message)
-
-
-def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
-    properties = effective_kafka(config, worker, "consumer")
-    raw = properties.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS)
-    if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,18}", str(raw)):
-        return  # librdkafka refuses it when the client is created, and names its own range
-    half_s = int(raw) / 1000 / 2
-    if worker.revoke_timeout < half_s:
-        return
-    key = _key_of(worker, "max.poll.interval.ms", tree)
-    where = f" ({tree.origin(key).where})" if key else ", its default"
-    path: Path = ("workers", worker.name, "revoke_timeout")
-    yield Problem(
-        path if path in tree.origins or key is None else key,
-        f"revoke_timeout, {units.format_duration(worker.revoke_timeout)}, must be below half of "
-        f"max.poll.interval.ms, which is {raw}{where}; "
-        f"write revoke_timeout below {units.format_duration(half_s)}, "
-        "or raise max.poll.interval.ms",
-    )
-
-
-def _scatter(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
-    """Find assignors that do not keep equal partition numbers of all topics together.
-
-    This applies without levels too: ``dlq redrive`` puts records into a retry topic.
-    """
-    if worker.ordering == "unordered" or worker.is_broadcast:
-        return
-    properties = effective_kafka(config, worker, "consumer")
-    for key in ("group.remote.assignor", "partition.assignment.strategy"):
-        value = properties.get(key, "range")
-        if value != "range":
-            path = _key_of(worker, key, tree) or ("workers", worker.name, "kafka")
-            yield Problem(path, _SCATTERS.format(key=key, value=value, ordering=worker.ordering))
-
-
-def _key_of(worker: WorkerConfig, key: str, tree: Tree) -> Path | None:
-    for part in (("workers", worker.name, "kafka"), ("kafka",)):
-        for path in ((*part, CLIENTS[0], key), (*part, key)):
-            if path in tree.origins:
-                return path
-    return None

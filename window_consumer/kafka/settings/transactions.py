@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from window_consumer.kafka.settings import Settings, producer_settings
 
-_TIMEOUT_MS: Final = 10_000
+TIMEOUT_MS: Final = 10_000
 """After a crash, readers and the next owner of a partition wait so long, unless a process with the
 same id starts before. Flushing one interval's records takes milliseconds."""
 
@@ -22,7 +22,7 @@ _DRAWN: Final = re.compile(r"[0-9a-f]{12}|.+-[0-9a-z]{6,10}-[0-9a-z]{5}")
 def transaction_settings(user: Mapping[str, Any], worker: str, transactional_id: str) -> Settings:
     """Return the settings of a transactional producer; the user's override our defaults."""
     ours: Settings = {
-        "transaction.timeout.ms": _TIMEOUT_MS,
+        "transaction.timeout.ms": TIMEOUT_MS,
         "topic.metadata.propagation.max.ms": _MISSING_MS,
     }
     settings = producer_settings({**ours, **user}, worker)
