@@ -8,10 +8,12 @@ hundredths of a core while it is idle.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import sys
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -131,8 +133,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Longest
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Keep what pytest makes of test files: to make it takes ten seconds of each process.
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Keep what pytest makes of test files: to make it takes ten seconds, and the first does it.
 
     Only that, where PYTHONDONTWRITEBYTECODE is set: not what tests write and import. All that is
     collected stays: to look for what can be freed takes a third of the time.
@@ -141,11 +143,27 @@ def pytest_collection() -> Generator[None, object, object]:
     sys.dont_write_bytecode = False
     gc.disable()
     try:
-        return (yield)
+        with _first_alone(session.config):
+            return (yield)
     finally:
         gc.freeze()
         gc.enable()
         sys.dont_write_bytecode = writes_none
+
+
+@contextmanager
+def _first_alone(config: pytest.Config) -> Iterator[None]:
+    """Let the other processes of a run wait until the first has collected."""
+    if not hasattr(config, "workerinput"):
+        yield
+        return
+    with Path(config.option.basetemp).with_name("collecting").open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            fcntl.flock(file, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

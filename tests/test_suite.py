@@ -136,6 +136,29 @@ def test_two_processes_begin_with_files_that_need_no_kafka(tmp_path: Path) -> No
     assert sum(file.startswith("test_other_") for file in first.values()) == 2
 
 
+RECORDS_ITS_READER = """
+import os
+from pathlib import Path
+
+with Path({directory!r}, "read").open("a") as file:
+    file.write(os.environ["PYTEST_XDIST_WORKER"] + "\\n")
+
+def test_it():
+"""
+
+
+def test_one_process_has_read_all_files_before_others_begin(tmp_path: Path) -> None:
+    """It keeps what pytest makes of them."""
+    for number in range(20):
+        source = RECORDS_ITS_READER.format(directory=str(tmp_path))
+        source += "    assert 1 + 1 == 2\n" * 100  # it takes a moment to make something of them
+        written(tmp_path, source, f"tests/cli/test_{number}.py")
+    assert run(tmp_path, "-p", "xdist", "-p", "tests.suite_plugin", "-n", "3") == (0, [])
+    readers = (tmp_path / "read").read_text().split()
+    assert len(set(readers[:20])) == 1
+    assert Counter(Counter(readers).values()) == {20: 3}
+
+
 def test_files_run_in_the_order_of_how_long_they_take(tmp_path: Path) -> None:
     for number in (2, 5, 3):
         source = RECORDS_ITS_PROCESS.format(directory=str(tmp_path), tests=number)
