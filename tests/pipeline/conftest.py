@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import MakeTopic
+from window_consumer.testing.real_kafka import RealKafka
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.pipeline.here import Pipeline
 
 # With one compiler Java keeps 48 MB of code: full after a minute, it throws code away and makes it
 # again. New objects have a third of the memory, so that few are copied.
@@ -60,3 +65,13 @@ def spark(connectors: list[Path]) -> Iterator[SparkSession]:
     made = session.start("tests", "local[2]", connectors, QUICK | INTERPRETED)
     yield made
     made.stop()
+
+
+@pytest.fixture
+def pipeline(
+    spark: SparkSession, kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
+) -> Pipeline:
+    """A topic that no other test has, and a directory."""
+    from tests.pipeline.here import Pipeline  # noqa: PLC0415 - it imports Spark
+
+    return Pipeline(spark, kafka, make_topic("events"), tmp_path)
