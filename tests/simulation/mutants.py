@@ -9,11 +9,12 @@ from attrs import evolve
 
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.epochs import Epochs
 from window_consumer.engine.guards.backpressure import PartitionLoad
 from window_consumer.engine.guards.departures import Departure
 from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.offsets import DeliveredOffsets
+from window_consumer.engine.ownership.epochs import Epochs
+from window_consumer.engine.ownership.owned_partitions import OwnedPartitions
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
@@ -357,15 +358,21 @@ class FreesTheLaneOfAnAbandonedCall(Engine):
             stalled.slice_.hold.release()
 
 
+class _EndsOutlivedCalls(OwnedPartitions):
+    def lose(self, names: Iterable[TopicPartition], now: float) -> list[Outlived]:
+        found = super().lose(names, now)
+        for call in self._parts.outlived.calls:
+            call.end()
+            self._parts.outlived.ended(call.slice_)
+        return found
+
+
 class FreesTheLaneOfAnOutlivedCall(Engine):
     """The lane of a call that outlived its partition goes on when the partition comes back."""
 
-    def on_lost(self, names: Iterable[TopicPartition], now: float) -> list[Outlived]:
-        found = super().on_lost(names, now)
-        for call in self.outlived.calls:
-            call.end()
-            self.outlived.ended(call.slice_)
-        return found
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.owned.__class__ = _EndsOutlivedCalls
 
 
 class FreesTheLaneOfACallThatIsEnding(Engine):

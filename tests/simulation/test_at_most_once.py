@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 import pytest
 
 from tests.simulation.planted import Planted
 from tests.simulation.schedules import at_most_once
 from window_consumer.engine.commits.at_most_once import AtMostOnce
-from window_consumer.engine.commits.delivery_guarantee import DeliveryGuarantee
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.slices import Slice
@@ -56,9 +55,5 @@ class StartsWhileTheCommitIsOnItsWay(AtMostOnce):
 def test_a_bug_in_at_most_once_is_found(
     planted: Planted, mutant: type[AtMostOnce], expected: str
 ) -> None:
-    class MutantEngine(Engine):
-        def _guarantee(self, *_: Any) -> DeliveryGuarantee:
-            return mutant(self.partitions, self.counters, self.dispatcher.wake)
-
-    subject = SystemUnderTest(make_engine=MutantEngine)
+    subject = SystemUnderTest(make_engine=partial(Engine, make_guarantee=mutant))
     planted.expect(mutant, subject, expected, SEEDS, at_most_once)

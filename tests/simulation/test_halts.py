@@ -73,7 +73,7 @@ class StartsWhatComesNew(Watched):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.pauses = _ByNameOnly(
+        self.pauses = self.parts.pauses = _ByNameOnly(
             self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
         )
 

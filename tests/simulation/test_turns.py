@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.planted import Planted
 from tests.simulation.schedules import turned, turned_in_lanes
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.epochs import Epochs
+from window_consumer.engine.ownership.epochs import Epochs
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.turn_decisions import TurnDecisions
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold

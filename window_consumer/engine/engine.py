@@ -35,68 +35,37 @@ on_stopping     drain: take in and start nothing more
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 
-from window_consumer.engine.commits.at_most_once import AtMostOnce
-from window_consumer.engine.commits.broadcast import Broadcast
-from window_consumer.engine.commits.delivery_guarantee import (
-    AtLeastOnce,
-    DeliveryGuarantee,
-    DeliveryMode,
-    MakeGuarantee,
-)
-from window_consumer.engine.commits.exactly_once import ExactlyOnce
-from window_consumer.engine.commits.losses import Losses
-from window_consumer.engine.commits.resting_partitions import RestingPartitions
-from window_consumer.engine.counters import Counters
+from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
-from window_consumer.engine.epochs import Epochs
-from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
-from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
-from window_consumer.engine.guards.crash_history import CrashHistory
-from window_consumer.engine.guards.crash_suspects import CrashSuspects
 from window_consumer.engine.guards.interventions import (
     UNNAMED,
     ConcurrencyAnswer,
     ConcurrencyRequest,
     Intervention,
     InterventionResult,
-    Interventions,
     PauseRequest,
 )
 from window_consumer.engine.guards.pause_rule import PauseRule
-from window_consumer.engine.guards.pauses import Pauses
-from window_consumer.engine.guards.stalls import Stalls
-from window_consumer.engine.guards.start_gate import StartGate, spent_call
+from window_consumer.engine.guards.start_gate import spent_call
 from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Stalled
-from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
-from window_consumer.engine.intake import Intake
 from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer, Observers, does_anything
+from window_consumer.engine.ownership.owned_partitions import OwnedPartitions
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.partition_state import HoldReason
-from window_consumer.engine.retry.acks import Acks
-from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.parts import EngineParts
 from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
-from window_consumer.engine.retry.output import Output, Production
+from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.policy import Jitter
-from window_consumer.engine.retry.queue import RetryQueue
-from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
-from window_consumer.engine.retry.turn_decisions import TurnDecisions
-from window_consumer.engine.scheduling.concurrency.slot_limit import SlotLimit
 from window_consumer.engine.scheduling.dispatcher import COMPANY_S
-from window_consumer.engine.scheduling.lane_ownership import LaneOwnership
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
-from window_consumer.engine.scheduling.scheduling import Scheduling
 from window_consumer.engine.scheduling.slice_length import SLICE_TARGET_S
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.start_queue import ArrivalOrder, StartQueue
-from window_consumer.engine.scheduling.unreadable import UnreadableRule
-from window_consumer.engine.turn import Leave, TurnRule, Turns
-from window_consumer.engine.unfinished_work import UnfinishedWork
+from window_consumer.engine.turn import Leave, TurnRule
 from window_consumer.model.errors import CallsHangError, PublishFailedError, WorkerStoppedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy
@@ -110,15 +79,6 @@ SUSPECTS = 20
 ACK_S = 0.001
 """How often the client is asked for the ack of a commit for which slices wait."""
 
-_GUARANTEES: Mapping[DeliveryMode, Callable[[EngineRules], MakeGuarantee]] = {
-    DeliveryMode.AT_MOST_ONCE: lambda _: AtMostOnce,
-    DeliveryMode.BROADCAST: lambda _: Broadcast,
-    DeliveryMode.EXACTLY_ONCE: lambda rules: partial(
-        ExactlyOnce, interval_s=rules.commit_interval_s
-    ),
-}
-"""Those that the configuration can choose; ``Engine.guarantee_type`` stands for all others."""
-
 
 class Engine:
     """One worker's rules, composed. Owner: poll thread."""
@@ -127,9 +87,6 @@ class Engine:
     """The class of each assignment; the test kit uses one that records what happens to it."""
     start_queue_type: Callable[[], StartQueue] = ArrivalOrder
     """Makes the two that decide which new records and copies get the next free slot."""
-
-    guarantee_type: MakeGuarantee = AtLeastOnce
-    """Makes what decides when records may start and what is committed."""
     _doubt_until = float("-inf")
 
     def __init__(
@@ -143,142 +100,46 @@ class Engine:
         self.rules = rules
         self._make_copy = make_copy
         self._wall_offset_ms = 0.0
-        self.counters = Counters()
+        self.parts = parts = EngineParts(
+            rules, jitter, retry_levels, make_guarantee, self.partition_type, self.start_queue_type
+        )
+        self.owned = OwnedPartitions(rules, parts)
         self.durations = LatencyHistograms()
-        self.partitions: dict[TopicPartition, Partition] = {}
-        self.budget = MemoryBudget(rules.window_bytes, rules.batch_records, rules.cell_records)
-        self.retry_queue = RetryQueue(
-            rules.retry,
-            jitter,
-            self.counters,
-            is_broadcast=rules.delivery is DeliveryMode.BROADCAST,
-        )
-        self.failed_records = self.retry_queue.records
-        self.scheduling = Scheduling(rules, self.failed_records, self.start_queue_type)
-        self.dispatcher = self.scheduling.dispatcher
-        self.rates, self.shares = self.scheduling.rates, self.scheduling.shares
-        self.breaker = CircuitBreaker(
-            rules.breaker,
-            self.scheduling.slots,
-            self.scheduling.calls_running,
-            self.dispatcher.running_since,
-        )
-        self.guarantee = self._guarantee(make_guarantee)
-        self.output = Output(rules.slots, self.budget, jitter, self.counters)
-        self.outcomes = RecordOutcomes(self.retry_queue, self.dispatcher, self.counters)
-        self.turns = Turns([UnreadableRule(rules.retry.when_spent)])
-        self.turn_decisions = TurnDecisions(
-            self.turns, self.failed_records, self.dispatcher, self.outcomes
-        )
-        self.acks = Acks(
-            self.breaker,
-            self.dispatcher,
-            self.retry_queue,
-            self.output,
-            self.counters,
-            self.outcomes,
-            self.turn_decisions,
-        )
-        self.completion = Completion(
-            self.breaker, self.dispatcher, self.retry_queue, self.acks, self.counters, self.outcomes
-        )
-        self.stalls = Stalls(
-            rules.stall,
-            self.dispatcher,
-            self.completion,
-            self.breaker,
-            self.counters,
-            may_move=rules.retry.moves,
-        )
-        self.suspects = CrashSuspects(
-            rules.retry, self.dispatcher, self.failed_records, self.outcomes
-        )
-        self.start_gate = StartGate(
-            self.breaker,
-            self.dispatcher,
-            self.retry_queue,
-            self.output,
-            self.completion,
-            self.outcomes,
-            self.suspects,
-            self.budget,
-            self.counters,
-            self.partitions,
-            self.turn_decisions,
-        )
-        self.slot_limit = SlotLimit(rules, self.scheduling, self.start_gate, self.counters)
-        self.demand = self.scheduling.demand(self.breaker)
-        self.resting = RestingPartitions(
-            self.partitions,
-            self.dispatcher,
-            self.completion,
-            self.failed_records,
-            self.outcomes,
-            self.suspects,
-            self.guarantee,
-        )
-        self.housekeeping = Housekeeping(
-            self.partitions,
-            self.budget,
-            self.outcomes,
-            self.guarantee,
-            HeadOfLineWatch(rules.hover_s, self.dispatcher, self.failed_records),
-        )
-        self.epochs = Epochs(
-            rules,
-            self.partitions,
-            retry_levels,
-            self.scheduling,
-            self.guarantee,
-            self.budget,
-            self.turns,
-            self.partition_type,
-        )
-        self.outlived = self.epochs.outlived
-        self.intake = Intake(
-            self.partitions,
-            self.budget,
-            self.dispatcher,
-            self.housekeeping,
-            self.counters,
-            self.epochs,
-        )
-        self.lane_ownership = LaneOwnership(
-            self.partitions,
-            self.dispatcher,
-            self.failed_records,
-            self.completion,
-            self.outcomes,
-            ordered=rules.ordering != "unordered",
-        )
-        self.pauses = Pauses(
-            self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
-        )
-        self.losses = Losses(
-            self.guarantee,
-            self.dispatcher,
-            self.completion,
-            self.output,
-            self.failed_records,
-            self.outcomes,
-        )
-        self.interventions = Interventions(
-            self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
-        )
-        self.work = UnfinishedWork(
-            self.partitions,
-            self.dispatcher,
-            self.failed_records,
-            self.output,
-            self.guarantee,
-            self.stalls,
-            self.lane_ownership,
-            self.outlived,
-        )
+        self.counters = parts.counters
+        self.partitions = parts.partitions
+        self.budget = parts.budget
+        self.retry_queue = parts.retry_queue
+        self.failed_records = parts.failed_records
+        self.scheduling = parts.scheduling
+        self.dispatcher = parts.dispatcher
+        self.breaker = parts.breaker
+        self.guarantee = parts.guarantee
+        self.output = parts.output
+        self.outcomes = parts.outcomes
+        self.turns = parts.turns
+        self.turn_decisions = parts.turn_decisions
+        self.acks = parts.acks
+        self.completion = parts.completion
+        self.stalls = parts.stalls
+        self.suspects = parts.suspects
+        self.start_gate = parts.start_gate
+        self.slot_limit = parts.slot_limit
+        self.demand = parts.demand
+        self.resting = parts.resting
+        self.housekeeping = parts.housekeeping
+        self.epochs = parts.epochs
+        self.outlived = parts.outlived
+        self.intake = parts.intake
+        self.lane_ownership = parts.lane_ownership
+        self.pauses = parts.pauses
+        self.losses = parts.losses
+        self.interventions = parts.interventions
+        self.work = parts.work
+        self.rates = parts.rates
+        self.shares = parts.shares
         self.observer: Observer | None = None
         """The rules and the observer that want reports."""
         self._own_observer: Observer | None = None
-        self.stopping = False
         self._returned: list[AbandonedReturned] = []
         """Inherited calls that have ended since the last tick."""
 
@@ -310,7 +171,7 @@ class Engine:
         active = [each for each in [*rules, *([] if own is None else [own])] if does_anything(each)]
         observer = Observers(active, _raise) if len(active) > 1 else next(iter(active), None)
         self.observer = self.outcomes.observer = self.guarantee.observer = observer
-        self.intake.observer = observer
+        self.intake.observer = self.owned.observer = observer
 
     # ---- events
 
@@ -331,28 +192,7 @@ class Engine:
 
     def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
         """Open a window, in a new epoch, for each partition."""
-        for assigned in assignments:
-            self.on_lost([assigned.name], now)
-            partition = self.epochs.begin(assigned)
-            partition.recalled = assigned.kept
-            if self.stopping:
-                partition.revoke()
-            self.pauses.assigned(partition)
-            self.partitions[assigned.name] = partition
-            self.lane_ownership.assigned(partition, assigned.partitions)
-            if self.observer is not None:
-                self.observer.assigned(partition, now)
-            partition.recalled = None
-            may_suspect = self.guarantee.repeats and not self.stopping
-            if assigned.unclean is not None and may_suspect:
-                capacity = partition.window.capacity
-                crash_history = CrashHistory(
-                    assigned.unclean, assigned.next_offset, capacity, self.rules.slots, now
-                )
-                self.suspects.begin(partition, crash_history)
-            self.resting.assigned(partition)
-        self.lane_ownership.sort_out(now)
-        self.housekeeping.is_due_at(now)
+        self.owned.take(assignments, now)
 
     def leaves_hole(self, batch: Batch) -> bool:
         """Return whether records begin beyond the expected offset, so that the log's end is needed.
@@ -463,19 +303,7 @@ class Engine:
 
         Copies whose lanes leave with these partitions do not start either.
         """
-        self.scheduling.advance_clocks(now)
-        self.start_gate.in_a_hurry = True
-        for name in names:
-            partition = self.partitions.get(name)
-            if partition is not None and partition.is_assigned:
-                partition.revoke()
-                self.suspects.remove(partition)
-                slices = self.dispatcher.slices_of(partition)
-                for slice_ in self.guarantee.unstarted(partition, slices):
-                    self.completion.take_back(slice_, now)
-                self.dispatcher.release_gathered(partition)
-                self.guarantee.revoking(partition)
-        self.lane_ownership.sort_out(now)
+        self.owned.revoke(names, now)
 
     def on_revoked(
         self, names: Iterable[TopicPartition], now: float
@@ -486,54 +314,14 @@ class Engine:
         or its suspects have not passed, its commit makes no claim about crashes. Otherwise members
         that come and go would clear a record that ends one process after another.
         """
-        owned = [self.partitions[name] for name in names if name in self.partitions]
-        for partition in owned:
-            crash_history = partition.commit.crash_history
-            if crash_history is not None and partition.has_run_freely and not partition.slices:
-                crash_history.absolve()
-        commits = self.guarantee.last(owned, now)
-        return commits, self.on_lost([each.name for each in owned], now)
+        return self.owned.release(names, now)
 
     def on_lost(self, names: Iterable[TopicPartition], now: float) -> list[Outlived]:
         """Release partitions without a commit; return the calls that are still running.
 
         These include calls for copies whose lanes left with a source partition.
         """
-        self.scheduling.advance_clocks(now)
-        outlived: list[Outlived] = []
-        released = []
-        for name in names:
-            partition = self.partitions.get(name)
-            if partition is None:
-                continue
-            self.losses.count(partition, now)
-            self.guarantee.released(partition)
-            del self.partitions[name]
-            outlived += self.work.outlive(partition, now)
-            self.dispatcher.remove(partition)
-            self.suspects.remove(partition)
-            partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
-            self.resting.remove(partition)
-            self.housekeeping.remove(name)
-            self.pauses.remove(name)
-            siblings = list(partition.siblings)
-            if self.observer is not None:
-                self.observer.given_up(partition, now)
-            self.failed_records.remove(partition)
-            partition.give_up()
-            released.append(partition)
-            if not partition.retry_level.is_copy:
-                self.turn_decisions.ask_again(siblings)
-            for sibling in siblings:
-                self.dispatcher.wake(sibling)  # their lanes may be free now
-        if released:
-            self.lane_ownership.sort_out(now)
-            outlived += [
-                each for partition in released for each in self.lane_ownership.outlived(partition)
-            ]
-        self.start_gate.in_a_hurry = self.stopping
-        self.counters.outlived += len(outlived)
-        return outlived
+        return self.owned.lose(names, now)
 
     def on_stood_still(self, doubt_s: float, now: float) -> list[Outlived]:
         """Take back unstarted records, and start and commit nothing for ``doubt_s`` seconds.
@@ -592,8 +380,7 @@ class Engine:
 
     def on_stopping(self, now: float) -> None:
         """Take nothing in and start nothing more; running calls may finish."""
-        self.stopping = True
-        self.on_revoking(list(self.partitions), now)
+        self.owned.stop(now)
 
     # ---- questions
 
@@ -605,7 +392,7 @@ class Engine:
         prefetched of the source. The source's windows then fill until it is paused.
         """
         for_copies = for_copies and self._expects_copies
-        if self.stopping:
+        if self.owned.stopping:
             return 0
         wanted = self.demand.records(self.partitions.values())
         if not (wanted or for_copies):
@@ -704,11 +491,6 @@ class Engine:
         if self.retry_queue.stop is not None:
             return WorkerStoppedError(self.retry_queue.stop)
         return None if self.stalls.stop is None else CallsHangError(self.stalls.stop)
-
-    def _guarantee(self, make: MakeGuarantee | None) -> DeliveryGuarantee:
-        chosen = _GUARANTEES.get(self.rules.delivery)
-        make = make or (self.guarantee_type if chosen is None else chosen(self.rules))
-        return make(self.partitions, self.counters, self.dispatcher.wake)
 
 
 def _raise(error: Exception) -> None:

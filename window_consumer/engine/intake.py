@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import OutOfOrderRecords
 from window_consumer.engine.deliveries import check_names
-from window_consumer.engine.epochs import Epochs
 from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.housekeeping import Housekeeping
 from window_consumer.engine.observer import Observer
+from window_consumer.engine.ownership.epochs import Epochs
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.offset_ranges import without
