@@ -423,6 +423,30 @@ def rotating_what_was_written(rng: Random) -> SchedulePlan:
     return _with(_with(rotating(rng), "cut", 0.0), "remake", 0.0)
 
 
+def parked_with_much_else(rng: Random) -> SchedulePlan:
+    """As ``parked``; records also leave or finish at their turn, and have results.
+
+    The worker has little memory, and the copies of some records are too large.
+    """
+    plan = parked(rng)
+    oversize: Literal["hold", "reference"] = rng.choice(("hold", "reference"))
+    retry = evolve(plan.engine.retry, on_oversize=oversize)
+    return evolve(
+        plan,
+        engine=evolve(plan.engine, retry=retry, window_bytes=rng.choice((60, 300, 100_000))),
+        handlers=evolve(
+            plan.handlers, turns=rng.choice((0.0, 0.3)), returns=rng.choice((0.0, 0.3, 0.8))
+        ),
+        copy_limit=rng.choice((450, 700, 100_000)),
+        max_value=400,
+    )
+
+
+def following_in_wider_topics(rng: Random) -> SchedulePlan:
+    """As ``following``; topics become wider, and those of their dead letters do not."""
+    return _with(following(rng), "widen", 1.0)
+
+
 def recreated(rng: Random) -> SchedulePlan:
     """As ``parked``, with source topics that are deleted and recreated."""
     return evolve(_with(parked(rng), "remake", 2.0), partitions=1)

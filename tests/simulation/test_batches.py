@@ -15,11 +15,12 @@ SCHEDULES = 60
 MUTANTS_SEEDS = 1500
 
 
-def test_every_promise_is_kept_where_handlers_get_lists() -> None:
+@pytest.mark.parametrize(("draw", "schedules"), [(with_batches, SCHEDULES), (failing_batches, 20)])
+def test_every_promise_is_kept_where_handlers_get_lists(draw: Draw, schedules: int) -> None:
     broken = []
-    for seed in range(SCHEDULES):
+    for seed in range(schedules):
         try:
-            simulate(seed, draw=with_batches)
+            simulate(seed, draw=draw)
         except ViolationError as violation:
             broken.append(str(violation))
     assert not broken, "\n".join(broken[:3])

@@ -9,7 +9,9 @@ from tests.simulation.planted import Planted
 from tests.simulation.schedules import (
     following,
     following_in_transactions,
+    following_in_wider_topics,
     parked,
+    parked_with_much_else,
     put_back,
     recreated,
     rotating,
@@ -17,7 +19,7 @@ from tests.simulation.schedules import (
 )
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderScans
-from window_consumer.simulator.simulator import ViolationError, simulate
+from window_consumer.simulator.simulator import Draw, ViolationError, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
 SCHEDULES = 20
@@ -25,11 +27,12 @@ TRANSACTIONS = 20
 MUTANTS_SEEDS = 600
 
 
-def test_a_key_keeps_its_order_and_nothing_is_lost() -> None:
+@pytest.mark.parametrize("draw", [parked, parked_with_much_else, recreated])
+def test_a_key_keeps_its_order_and_nothing_is_lost(draw: Draw) -> None:
     broken = []
     for seed in range(SCHEDULES):
         try:
-            simulate(seed, draw=parked)
+            simulate(seed, draw=draw)
         except ViolationError as violation:
             broken.append(str(violation))
     assert not broken, "\n".join(broken[:3])
@@ -75,11 +78,12 @@ def test_dead_letters_that_are_put_back_keep_the_order_of_their_keys() -> None:
     assert not broken, "\n".join(broken[:3])
 
 
-def test_what_waits_behind_a_dead_head_follows_it_through_kills() -> None:
+@pytest.mark.parametrize("draw", [following, following_in_wider_topics])
+def test_what_waits_behind_a_dead_head_follows_it_through_kills(draw: Draw) -> None:
     broken = []
     for seed in range(SCHEDULES):
         try:
-            simulate(seed, draw=following)
+            simulate(seed, draw=draw)
         except ViolationError as violation:
             broken.append(str(violation))
     assert not broken, "\n".join(broken[:3])

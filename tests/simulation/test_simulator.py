@@ -114,6 +114,11 @@ def test_a_breaker_that_never_holds_is_found(planted: Planted) -> None:
     planted.expect(mutants.NeverHolds, subject, expected, MUTANTS_SEEDS, outages)
 
 
+def test_every_promise_is_kept_in_outages() -> None:
+    for seed in range(20):
+        simulate(seed, draw=outages)
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_bad_records_hold_up_nobody_and_leave_in_time(part: int) -> None:
     for seed in range(part, 100, 4):

@@ -232,7 +232,7 @@ class SimulationHistory:
             record = self._records[id(message)]
             tenure.delivered[offset] = record
             lane = self.lane_of(message)
-            parks = self.plan.engine.retry.on_failure == "park"
+            parks = self.plan.parks
             has_own_order = parks and name.topic in self.retry_levels
             in_line = not (record.reborn or has_own_order or self.is_stray(name, record))
             if lane is not None and offset not in tenure.durable and in_line:

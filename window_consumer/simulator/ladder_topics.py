@@ -39,7 +39,7 @@ class LadderTopics:
         """Create the topics of the plan, after the sources."""
         for source in self._plan.sources:
             self._create(copy_topic(source), source, self._plan.copy_limit)
-            if self._plan.engine.retry.on_failure == "park":
+            if self._plan.parks:
                 park = park_topic(source)
                 self.retry_levels[park] = RetryTopicLevel(source, is_copy=True)
                 self._create(park, source, 100_000)

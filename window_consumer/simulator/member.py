@@ -185,7 +185,7 @@ class SimulatedMember:
         if plan.handlers.turns:
             self.engine.decide_turns([SimulatedTurns(scene.calls, self)])
         self.scans: LadderScans | None = None
-        if plan.engine.retry.on_failure == "park":
+        if plan.parks:
             make = scene.subject
             parking = SimulatedParking(
                 self, scene.history, scene.ladder, self.find_topics, scene.copies.order

@@ -92,11 +92,13 @@ class SimulatedParking(Observer):
         """Return copies with the dead heads that they follow."""
         homes = {name: home for name in found if (home := self.home_of(name)) is not None}
         heads = DeadHeads()
-        for home in set(homes.values()):
-            log = self.history.broker.log(copy_topic(home.topic), home.partition)
-            for each in log.messages:
-                written = self.order[log.name, each.offset()]
-                heads.add(each.key(), dict(each.headers() or ()), written)
+        topics = self.history.broker.topics.by_name
+        # All partitions: a source that was widened may have more than its dead letters.
+        for source in {home.topic for home in homes.values()}:
+            for log in topics[copy_topic(source)].logs:
+                for each in log.messages:
+                    written = self.order[log.name, each.offset()]
+                    heads.add(each.key(), dict(each.headers() or ()), written)
         return {name: heads.marked(home, found[name]) for name, home in homes.items()}
 
     def finished(

@@ -153,6 +153,11 @@ class SchedulePlan:
         return self.engine.delivery is not DeliveryMode.AT_MOST_ONCE
 
     @property
+    def parks(self) -> bool:
+        """Whether the later records of a key wait for a failed one in the park topic."""
+        return self.engine.retry.on_failure == "park"
+
+    @property
     def is_transactional(self) -> bool:
         """Whether outputs and commits are written in transactions."""
         return self.engine.delivery is DeliveryMode.EXACTLY_ONCE

@@ -132,7 +132,7 @@ class CopyWatch:
         history, message = self._history, record.message
         place = f"{tenure.name}@{message.offset()}"
         is_stray = history.is_stray(tenure.name, record)
-        if history.plan.engine.retry.on_failure == "park" and not is_stray:
+        if history.plan.parks and not is_stray:
             self._call_watch.parking.rotated(tenure, record)
         elif not is_stray:
             history.violate(f"{place} moves within its topic although it lies where it belongs")

@@ -27,6 +27,8 @@ class LaneWatch:
         tenure, place = call.tenure, f"{call.tenure.name}@{call.offset} of lane {call.lane!r}"
         first = self._first(call, call.lane, together)
         in_line = call.offset not in tenure.abandoned and not call.record.reborn
+        # What leaves at its turn does not wait for a record that is held until it is released.
+        in_line &= not (call.at_turn and self._history.plan.parks)
         if tenure.current and first != call.offset and in_line:
             self._history.violate(f"{place} is called although {first} is not over")
         running = self._calls_of(call, call.lane)

@@ -22,7 +22,7 @@ class ParkWatch:
 
     def __init__(self, history: SimulationHistory):
         self._history = history
-        self._parks = history.plan.engine.retry.on_failure == "park"
+        self._parks = history.plan.parks
         self._called: set[KnownRecord] = set()
         """Records of the source, as in all that follows."""
         self._ended: set[KnownRecord] = set()
@@ -36,7 +36,7 @@ class ParkWatch:
     def begins(self, call: SimulatedCall) -> None:
         """Judge the start of a call."""
         record = call.record.first
-        if not self._parks or call.lane is None or record in self._called:
+        if not self._parks or call.lane is None or call.at_turn or record in self._called:
             return
         self._called.add(record)
         place = f"{record.hop.origin}@{record.hop.offset}"
@@ -57,7 +57,7 @@ class ParkWatch:
         return history.plan.engine.retry.when_spent == "drop" and any(
             each.first is record and history.has_crashed(each)
             for ledger in history.ledgers.values()
-            for offset, each in ledger.records.items()
+            for each in ledger.records.values()
         )
 
     def parked(self, record: KnownRecord) -> None:

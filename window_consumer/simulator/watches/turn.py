@@ -26,7 +26,10 @@ class SimulatedTurns(TurnRule):
     def __init__(self, calls: CallWatch, member: Member):
         self._call_watch = calls
         self._member = member
-        self._share = calls.history.plan.handlers.turns
+        plan = calls.history.plan
+        self._share = plan.handlers.turns
+        self._holds = not plan.parks
+        """Whether it holds records: then no other rule is asked about them."""
 
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
@@ -37,9 +40,10 @@ class SimulatedTurns(TurnRule):
         for index, message in enumerate(messages):
             record = delivered[message.offset()]
             kind = kind_of(record.hop, self._share)
-            if kind is TurnKind.HOLD and due_ms(record) > wall_ms:
-                found[index] = HoldUntil(now + (due_ms(record) - wall_ms) / 1000)
-            elif kind is not None and kind is not TurnKind.HOLD:
+            if kind is TurnKind.HOLD:
+                if self._holds and due_ms(record) > wall_ms:
+                    found[index] = HoldUntil(now + (due_ms(record) - wall_ms) / 1000)
+            elif kind is not None:
                 found[index] = _turn(kind)
         return found
 
