@@ -50,7 +50,15 @@ def test_with_a_rate_records_that_are_not_copied_cost_no_commits_and_no_time() -
         matches=lambda each: each.offset() % 1_000 == 0,
         rate=10,
     )
-    replay = Replay(rules, log, log, lambda: commits.append(log.written), dict, clock)
+    replay = Replay(
+        rules=rules,
+        records=log,
+        outlet=log,
+        finish=lambda: commits.append(log.written),
+        conclude=lambda: None,
+        log_firsts=dict,
+        clock=clock,
+    )
     assert replay.run()
     assert (log.written, replay.counts.read, replay.counts.replayed) == (20, 20_000, 20)
     assert clock.now() <= 2.01

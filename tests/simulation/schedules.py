@@ -14,7 +14,14 @@ from window_consumer.engine.guards.stuck_calls import StallRules
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.batching import BatchRules
 from window_consumer.parking.index import ParkLimits
-from window_consumer.simulator.schedule import QUIET_WEIGHTS, Action, Handlers, SchedulePlan, fitted
+from window_consumer.simulator.schedule import (
+    QUIET_WEIGHTS,
+    Action,
+    Handlers,
+    ReplayPlan,
+    SchedulePlan,
+    fitted,
+)
 from window_consumer.simulator.schedule_builder import draw
 
 _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
@@ -491,3 +498,29 @@ def following_in_transactions(rng: Random) -> SchedulePlan:
     """As ``following``: an abort lets records run again, and the ladder is scanned again."""
     plan = following(rng)
     return fitted(evolve(plan, engine=evolve(plan.engine, delivery=DeliveryMode.EXACTLY_ONCE)))
+
+
+_REPLAYING: dict[Action, float] = {"replay": 4.0, "kill": 1.5, "rebalance": 1.0}
+
+
+def replayed(rng: Random) -> SchedulePlan:
+    """Records are replayed beside live ones, by processes that are killed at any step."""
+    return _replaying(rng, draw(rng))
+
+
+def replayed_and_parked(rng: Random) -> SchedulePlan:
+    """As ``replayed``, with keys that fail and keep their order."""
+    return _replaying(rng, parked(rng))
+
+
+def _replaying(rng: Random, plan: SchedulePlan) -> SchedulePlan:
+    for action, weight in _REPLAYING.items():
+        plan = _with(plan, action, weight)
+    for action in _NOT_PROMISED:
+        plan = _with(plan, action, 0.0)
+    replaying = ReplayPlan(rng.choice((1, 2, 4, 100)), rng.choice((0.0, 0.02, 0.1)))
+    return evolve(plan, replaying=replaying)
+
+
+_NOT_PROMISED: tuple[Action, ...] = ("cut", "remake")
+"""A replay of what was cut or recreated ends with an error."""

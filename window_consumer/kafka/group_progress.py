@@ -39,6 +39,9 @@ class CommittedMark:
     mark: str | None
     """Its metadata; None without a commit."""
 
+    def __str__(self) -> str:
+        return "none" if self.mark is None else str(self.offset)
+
 
 class GroupProgress:
     """Reads one topic from the group's committed offsets to the end that it had at the beginning.
@@ -62,7 +65,7 @@ class GroupProgress:
         )
         self._scan: Scan
         self._marks: Mapping[TopicPartition, str] = {}
-        self._committed: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, CommittedMark] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -89,9 +92,12 @@ class GroupProgress:
 
     def standing(self, names: Collection[TopicPartition]) -> dict[TopicPartition, CommittedMark]:
         """Return the group's commits, which ``check_alone`` compares with later ones."""
-        found = self._standing(names)
-        self._committed = {name: each.offset for name, each in found.items()}
-        return found
+        self._committed = self._standing(names)
+        return dict(self._committed)
+
+    def expect(self, committed: Mapping[TopicPartition, CommittedMark]) -> None:
+        """Let ``check_alone`` compare with these commits, which another reader has found."""
+        self._committed = dict(committed)
 
     def start(
         self,
@@ -107,11 +113,16 @@ class GroupProgress:
     def claim(
         self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]
     ) -> None:
-        """Commit where the spans begin, with their marks, before anything is read."""
+        """Commit where the spans begin, with their marks, before anything is read.
+
+        Raises RunError if another process has moved the group, see ``expect`` and ``standing``.
+        """
+        self.check_alone()
         self._commit(
             [ClientPartition(*name, span.first, marks[name]) for name, span in spans.items()]
         )
-        self._committed.update({name: span.first for name, span in spans.items()})
+        for name, span in spans.items():
+            self._committed[name] = CommittedMark(span.first, marks[name])
 
     def _standing(self, names: Collection[TopicPartition]) -> dict[TopicPartition, CommittedMark]:
         wanted = [ClientPartition(*name) for name in names]
@@ -144,16 +155,23 @@ class GroupProgress:
         return [
             ClientPartition(*name, offset, self._marks[name])
             for name, offset in self._scan.positions.items()
-            if offset != self._committed.get(name)
+            if self._is_new(name, offset)
         ]
 
+    def _is_new(self, name: TopicPartition, offset: int) -> bool:
+        committed = self._committed.get(name)
+        return committed is None or committed.offset != offset
+
     def check_alone(self) -> None:
-        """Raise RunError if another process has moved the group since our last commit."""
+        """Raise RunError if another process has moved the group since our last commit.
+
+        Also one that has moved it back to the same offset, in a run of its own.
+        """
         for name, found in self._standing(self._committed).items():
-            if found.offset != self._committed[name]:
+            if found != self._committed[name]:
                 raise RunError(
                     f"{self.group}: the progress of {name} was {self._committed[name]}, and"
-                    f" somebody else has made it {found.offset}: is the same command running twice?"
+                    f" somebody else has made it {found}: is the same command running twice?"
                     " stop one of them; its last batch may have been written twice"
                 )
 
@@ -170,7 +188,9 @@ class GroupProgress:
 
     def committed(self) -> None:
         """Record that ``progress`` was committed, for example with a transaction."""
-        self._committed.update(self._scan.positions)
+        for name, offset in self._scan.positions.items():
+            if self._is_new(name, offset):
+                self._committed[name] = CommittedMark(offset, self._marks[name])
 
     def membership(self) -> Any:
         """Return what a transaction needs to commit for the group."""

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 
 from window_consumer.config import LoadedConfig, WorkerConfig
 from window_consumer.kafka.cluster.topics import Topic
-from window_consumer.kafka.group_progress import GroupProgress
+from window_consumer.kafka.group_progress import CommittedMark, GroupProgress
 from window_consumer.kafka.log_times import offsets_at
 from window_consumer.kafka.log_writer import PlainWriter
 from window_consumer.kafka.topic_reader import TopicReader
@@ -27,12 +27,12 @@ from window_consumer.replay.copies import ReplayCopies, ReplayTarget
 from window_consumer.replay.ranges import (
     LastRun,
     Ranges,
-    ReplayRange,
     RunMark,
     Selection,
     WantedIds,
     last_run,
     planned,
+    remaining,
 )
 from window_consumer.replay.replay import Replay, ReplayCounts, ReplayRules
 from window_consumer.runtime.worker import SystemClock
@@ -83,6 +83,9 @@ class ReplayJob:
     last: LastRun | None = field(init=False, default=None)
     """The run before, which may have been cut short."""
     _logs: Mapping[TopicPartition, Span] = field(init=False, factory=dict)
+    _standing: Mapping[TopicPartition, CommittedMark] = field(init=False, factory=dict)
+    """The group's commits when the range was planned: a process that has moved them since would
+    copy the same."""
 
     @property
     def missing_ids(self) -> list[str]:
@@ -98,11 +101,12 @@ class ReplayJob:
         """Ask the cluster for the topic's log and the last run. Raises what the cluster denies."""
         with self._reader() as reader:
             self._logs = reader.spans(self.source.name)
+        with self._progress() as progress:
+            self._standing = progress.standing(self._logs)
         if not self.request.restart:
-            with self._progress() as progress:
-                standing = progress.standing(self._logs)
             marks = (
-                (name, each.offset, RunMark.parse(each.mark)) for name, each in standing.items()
+                (name, each.offset, RunMark.parse(each.mark))
+                for name, each in self._standing.items()
             )
             self.last = last_run(marks, self.topic_id)
 
@@ -110,10 +114,7 @@ class ReplayJob:
         """Find the range; of a run that is resumed, what it has left. Raises UsageError."""
         self.run, self.resumed = run, resumes
         if resumes and self.last is not None and self.last.name == run:
-            left = self.last.left.items()
-            self.ranges = {
-                name: _after(span, self._logs[name]) for name, span in left if name in self._logs
-            }
+            self.ranges = remaining(self.last, self._logs)
         else:
             self.ranges = self._planned()
         for name, each in self.ranges.items():
@@ -129,9 +130,13 @@ class ReplayJob:
         return planned(selection, self.source.name, logs, begins, ends, self.ids)
 
     def claim(self) -> None:
-        """Commit where the range begins: from now on the run can be resumed."""
+        """Commit where the range begins: from now on the run can be resumed.
+
+        Raises RunError if another process has begun the same since ``inspect``.
+        """
         if self.ranges and not self.request.dry_run:
             with self._progress() as progress:
+                progress.expect({name: self._standing[name] for name in self.ranges})
                 progress.claim(self._spans, self._marks)
 
     @property
@@ -144,7 +149,10 @@ class ReplayJob:
         return {name: str(RunMark(self.topic_id, self.run, span)) for name, span in spans}
 
     def replay(self, stop_asked: Callable[[], bool], features: FeatureList) -> None:
-        """Copy the range; ``complete`` says whether all of it was. Raises what fails."""
+        """Copy the range that was claimed; ``complete`` says whether all of it was.
+
+        Raises what fails, and RunError if another process has copied of it since.
+        """
         if not self.ranges:
             self.complete = True
             return
@@ -152,16 +160,19 @@ class ReplayJob:
         with ExitStack() as opened:
             reader = opened.enter_context(self._reader())
             progress = opened.enter_context(self._progress())
-            progress.standing(list(spans))
             writer = None
             if not self.request.dry_run:
+                begun = {
+                    name: CommittedMark(span.first, marks[name]) for name, span in spans.items()
+                }
+                progress.expect(begun)
+                progress.check_alone()
                 access = (self.group, clients.log, clients.oauth_token)
                 most = min(_BATCH_BYTES, self.max_message_bytes)
                 plain = PlainWriter(clients.producer, *access, max_batch_bytes=most)
                 opened.callback(plain.close)
                 target = CopyTarget(self.loaded, clients, self.worker.group, self.entry, "replayed")
                 writer = opened.enter_context(features.copy_writer(target, plain))
-                progress.claim(spans, marks)
             progress.start(spans, marks)
             replay = Replay(
                 rules=ReplayRules(
@@ -173,6 +184,7 @@ class ReplayJob:
                 records=progress,
                 outlet=writer,
                 finish=(lambda: None) if writer is None else partial(writer.finish, progress),
+                conclude=(lambda: None) if writer is None else partial(self._conclude, progress),
                 log_firsts=partial(_log_firsts, reader, self.source.name),
                 clock=SystemClock(),
                 counts=self.counts,
@@ -180,6 +192,14 @@ class ReplayJob:
             )
             self.complete = replay.run(stop_asked=stop_asked)
         self._check_same_topic()
+
+    def _conclude(self, progress: GroupProgress) -> None:
+        marks = {
+            name: str(RunMark(self.topic_id, self.run, span, is_over=True))
+            for name, span in self._spans.items()
+        }
+        ends = {name: Span(span.end, span.end) for name, span in self._spans.items()}
+        progress.claim(ends, marks)
 
     def _check_same_topic(self) -> None:
         now = self.clients.cluster.topics([self.source.name]).get(self.source.name)
@@ -223,13 +243,6 @@ def new_run() -> str:
     """Return the name of a run that begins now; later ones are greater."""
     now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{uuid4().hex[:6]}"
-
-
-def _after(left: Span, log: Span) -> ReplayRange:
-    """Return what is left of a run that was cut short, and what has been deleted since."""
-    first = max(left.first, log.first)
-    lost = Span(left.first, min(first, left.end))
-    return ReplayRange(Span(min(first, left.end), left.end), lost if lost.count else None)
 
 
 def _log_firsts(reader: TopicReader, topic: str) -> dict[int, int]:

@@ -147,20 +147,32 @@ class RunMark:
     topic_id: str
     run: str
     span: Span
+    is_over: bool | None = False
+    """A process has seen that all was copied: the next one of the same name starts over. None, of
+    an earlier version: it is over at the end of its span."""
 
     def __str__(self) -> str:
-        return f"{_VERSION}.{self.topic_id}.{self.run}.{self.span.first}.{self.span.end}"
+        version = _OVER if self.is_over else _VERSION
+        return f"{version}.{self.topic_id}.{self.run}.{self.span.first}.{self.span.end}"
 
     @classmethod
     def parse(cls, text: str | None) -> RunMark | None:
         """Return the mark that a commit carries, None for other metadata."""
         parts = (text or "").split(".")
-        if len(parts) != _PARTS or parts[0] != _VERSION or not (parts[3] + parts[4]).isdigit():
+        is_ours = len(parts) == _PARTS and parts[0] in _SAYS_OVER
+        if not is_ours or not (parts[3] + parts[4]).isdigit():
             return None
-        return cls(parts[1], parts[2], Span(int(parts[3]), int(parts[4])))
+        span = Span(int(parts[3]), int(parts[4]))
+        return cls(parts[1], parts[2], span, _SAYS_OVER[parts[0]])
+
+    def ends_at(self, offset: int) -> bool:
+        """Return whether the run is over in a partition where this offset is committed."""
+        return offset >= self.span.end if self.is_over is None else self.is_over
 
 
-_VERSION: Final = "wcp1"
+_VERSION: Final = "wcp2"
+_OVER: Final = "wcp2-over"
+_SAYS_OVER: Final = {"wcp1": None, _VERSION: False, _OVER: True}
 _PARTS: Final = 5
 
 
@@ -171,11 +183,8 @@ class LastRun:
     name: str
     left: Mapping[TopicPartition, Span]
     """What it has not copied yet of each of its partitions."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all was copied."""
-        return not any(span.count for span in self.left.values())
+    is_over: bool
+    """All was copied, and a process has seen it. Until then its last batch may be unreported."""
 
 
 def last_run(
@@ -190,5 +199,17 @@ def last_run(
     if not marked:
         return None
     run = max(mark.run for _, _, mark in marked)
-    left = {name: Span(offset, mark.span.end) for name, offset, mark in marked if mark.run == run}
-    return LastRun(run, left)
+    latest = [each for each in marked if each[2].run == run]
+    left = {name: Span(offset, mark.span.end) for name, offset, mark in latest}
+    return LastRun(run, left, all(mark.ends_at(offset) for _, offset, mark in latest))
+
+
+def remaining(last: LastRun, logs: Mapping[TopicPartition, Span]) -> Ranges:
+    """Return what is left of a run that was cut short, and what has been deleted since."""
+    return {name: _after(span, logs[name]) for name, span in last.left.items() if name in logs}
+
+
+def _after(left: Span, log: Span) -> ReplayRange:
+    first = max(left.first, log.first)
+    lost = Span(left.first, min(first, left.end))
+    return ReplayRange(Span(min(first, left.end), left.end), lost if lost.count else None)

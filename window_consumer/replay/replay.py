@@ -71,6 +71,7 @@ class ReplayRules:
     """None copies all records of the range."""
     rate: float | None = None
     """Records per second; None for no limit."""
+    batch_records: int = BATCH_RECORDS
 
 
 @define
@@ -97,6 +98,8 @@ class Replay:
     """None makes a dry run: nothing is written or committed."""
     finish: Callable[[], None]
     """Commits the progress of ``records``."""
+    conclude: Callable[[], None]
+    """Commits that the range is copied to its end: the same replay then starts over."""
     log_firsts: Callable[[], Mapping[int, int]]
     """Asks for the first offset that each partition's log still has."""
     clock: Clock
@@ -121,17 +124,19 @@ class Replay:
         while not stop_asked():
             if not self._batch(rate, stop_asked):
                 self._name_deleted(self._rest())
+                self.conclude()
                 return True
         return False
 
     def _batch(self, rate: CopyRate, stop_asked: Callable[[], bool]) -> bool:
         """Copy a batch and commit; return False at the end of the range."""
-        left = rate.share(_LIMITED_BATCH_S, BATCH_RECORDS)
+        most = self.rules.batch_records
+        left = rate.share(_LIMITED_BATCH_S, most)
         chunk_records = rate.share(_LIMITED_CHUNK_S, _CHUNK_RECORDS)
         sent: list[Message] = []
         size, read, is_over = 0, 0, False
-        while left > 0 and read < BATCH_RECORDS and size < _BATCH_BYTES and not stop_asked():
-            chunk = self.records.read(min(chunk_records, left, BATCH_RECORDS - read))
+        while left > 0 and read < most and size < _BATCH_BYTES and not stop_asked():
+            chunk = self.records.read(min(chunk_records, left, most - read))
             if not chunk:
                 is_over = True
                 break

@@ -90,7 +90,7 @@ class SimulationHistory:
         deadly: bool = False,
         copy_of: KnownRecord | None = None,
         put_back: bool = False,
-    ) -> None:
+    ) -> KnownRecord:
         """Record that a record was written; ``put_back`` marks a redriven dead letter."""
         ledger = self.ledger(log)
         offset = message.offset()
@@ -110,6 +110,7 @@ class SimulationHistory:
                 f"{id(log)}/{offset}",
             )
         )
+        return record
 
     def excuse(self, ledger: LogLedger, below: int, why: str) -> None:
         """Excuse the records below an offset from being handled."""

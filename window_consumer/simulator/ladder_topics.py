@@ -13,6 +13,7 @@ from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel, is
 from window_consumer.simulator.schedule import (
     DELAYS_S,
     GROUP,
+    Action,
     SchedulePlan,
     copy_topic,
     entry_topic,
@@ -21,6 +22,9 @@ from window_consumer.simulator.schedule import (
 )
 from window_consumer.simulator.system_under_test import ReadsOn
 from window_consumer.testing.fakes.broker import FakeBroker
+
+_ENTER: frozenset[Action] = frozenset({"redrive", "replay"})
+"""What copies records into the entry topics."""
 
 
 class LadderTopics:
@@ -43,7 +47,7 @@ class LadderTopics:
                 park = park_topic(source)
                 self.retry_levels[park] = RetryTopicLevel(source, is_copy=True)
                 self._create(park, source, 100_000)
-            if "redrive" in self._plan.actions:
+            if not _ENTER.isdisjoint(self._plan.actions):
                 entry = entry_topic(source)
                 self.retry_levels[entry] = RetryTopicLevel(source, is_copy=True)
                 self._create(entry, source, self._plan.redriving.entry_limit)
@@ -58,7 +62,7 @@ class LadderTopics:
         """Return the retry topics that a member with these levels must read now.
 
         Follows a real worker: the topics of its levels, those of others while the group has
-        unfinished records in them, and those that redriven dead letters enter.
+        unfinished records in them, and those that redriven and replayed records enter.
         """
         return {
             topic: retry_level

@@ -67,6 +67,15 @@ class RedrivePlan:
     """The share of steps at which the process ends."""
 
 
+@frozen
+class ReplayPlan:
+    """How records are replayed."""
+
+    batch_records: int = 4
+    killed: float = 0.0
+    """The share of steps at which the process ends."""
+
+
 Action = Literal[
     "turn",
     "work",
@@ -88,6 +97,7 @@ Action = Literal[
     "levels",
     "weather",
     "redrive",
+    "replay",
     "halt",
 ]
 
@@ -140,6 +150,7 @@ class SchedulePlan:
     weights: tuple[float, ...] = field(factory=tuple)
     """Cumulative weights of ``actions``."""
     redriving: RedrivePlan = field(factory=RedrivePlan)
+    replaying: ReplayPlan = field(factory=ReplayPlan)
     parking: ParkLimits = field(factory=ParkLimits)
     """How much is parked, where the Engine's rules say so."""
     follows: bool = False
@@ -163,7 +174,9 @@ class SchedulePlan:
         return self.engine.delivery is DeliveryMode.EXACTLY_ONCE
 
 
-_REPEATING: frozenset[Action] = frozenset({"move_offset", "cut", "remake", "levels", "redrive"})
+_REPEATING: frozenset[Action] = frozenset(
+    {"move_offset", "cut", "remake", "levels", "redrive", "replay"}
+)
 """What makes records come again whatever was committed, and what needs retry topics."""
 
 
@@ -195,7 +208,7 @@ def copy_topic(topic: str, level: Level | None = None) -> str:
 
 
 def entry_topic(topic: str) -> str:
-    """Return the topic that a topic's redriven dead letters enter."""
+    """Return the topic that a topic's redriven and replayed records enter."""
     return f"{GROUP}.{topic}.retry.now"
 
 

@@ -12,9 +12,10 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.freeze_detector import FREEZE_S
 from window_consumer.runtime.mailbox import MailboxRequest
 from window_consumer.runtime.topic_watch import TopicNews
+from window_consumer.simulator.copy_processes.redrives import Redrives
+from window_consumer.simulator.copy_processes.replays import Replays
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.member import SimulatedMember
-from window_consumer.simulator.redrives import Redrives
 from window_consumer.simulator.schedule import GROUP, RESULT_TOPICS, Action, SchedulePlan
 from window_consumer.simulator.shared import SharedSimulation
 from window_consumer.simulator.source_logs import SourceLogs
@@ -40,6 +41,7 @@ class Simulation:
         """Killed members that the group still counts."""
         self.logs = SourceLogs(scene)
         self.redrives = Redrives(scene, fault_plan, self._meanwhile)
+        self.replays = Replays(scene, fault_plan, self._meanwhile)
         self._born = 0
         self._most_members = plan.members
         self._actions: dict[Action, Callable[[], None]] = {
@@ -64,6 +66,7 @@ class Simulation:
             "levels": self._edit_levels,
             "weather": self._change_fault_plan,
             "redrive": self._redrive,
+            "replay": self._replay,
         }
         for topic in plan.sources:
             self.broker.create_topic(topic, plan.partitions)
@@ -269,8 +272,13 @@ class Simulation:
         if not self.redrives.at_work or self.rng.random() < 0.05:
             self.redrives.begin()
 
+    def _replay(self) -> None:
+        """Replay records; rarely start a second replay while one runs."""
+        if not self.replays.at_work or self.rng.random() < 0.3:
+            self.replays.begin()
+
     def _meanwhile(self) -> None:
-        """Let the simulation continue during a redrive."""
+        """Let the simulation continue during a redrive or a replay."""
         if self.fault_plan.calm:
             return
         for _ in range(1 + int(self.rng.random() * 3)):

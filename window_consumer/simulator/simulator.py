@@ -92,6 +92,7 @@ class ScheduleRun:
         self.simulation.calm_down()
         self._drain()
         self.simulation.redrives.finish()
+        self.simulation.replays.finish()
         self._judge()
         for log in self._logs(self.plan.sources):
             for key in self.plan.keys[:3]:

@@ -5,7 +5,7 @@ Tests of the simulator plant a bug in one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from attrs import frozen
 
@@ -17,9 +17,14 @@ from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target, copy_of
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel, is_read_on
+from window_consumer.model.offset_ranges import Span
 from window_consumer.model.protocols import Copy
+from window_consumer.model.record import TopicPartition
 from window_consumer.parking.rules import Parking
 from window_consumer.parking.scans import LadderReader, LadderScans
+from window_consumer.replay.copies import ReplayCopies, ReplayTarget
+from window_consumer.replay.ranges import LastRun, Ranges, remaining
+from window_consumer.replay.replay import Replay
 from window_consumer.runtime.transactions import TransactionOutlet
 
 ReadsOn = Callable[[RetryTopicLevel, int | None], bool]
@@ -27,6 +32,9 @@ ReadsOn = Callable[[RetryTopicLevel, int | None], bool]
 
 MakeCopy = Callable[[FailedRecord, CopyOrigin, Target, float], Copy]
 MakeRedrive = Callable[..., Redrive]
+MakeReplay = Callable[..., Replay]
+Remaining = Callable[[LastRun, Mapping[TopicPartition, Span]], Ranges]
+"""Returns what is left of a replay that was cut short."""
 
 
 MakeParking = Callable[..., Parking]
@@ -44,6 +52,9 @@ class SystemUnderTest:
     make_engine: MakeEngine = Engine
     make_copy: MakeCopy = copy_of
     make_redrive: MakeRedrive = Redrive
+    make_replay: MakeReplay = Replay
+    make_replay_copies: Callable[[ReplayTarget], ReplayCopies] = ReplayCopies
+    remaining: Remaining = remaining
     reads_on: ReadsOn = is_read_on
     make_kept: Callable[[bool], KeptOutcomes] = lambda ordered: KeptOutcomes(ordered=ordered)
     make_transactions: Callable[..., TransactionOutlet] = TransactionOutlet

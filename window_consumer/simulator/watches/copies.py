@@ -246,8 +246,11 @@ def _replaced(before: FakeMessage, copy: Copy) -> list[str]:
         for name in ours
         if name in said and by_name.get(name) == said[name]
     ]
-    if by_name.get(names.REDRIVES) != said.get(names.REDRIVES):
-        found.append(f"header {names.REDRIVES} was not kept")
+    found.extend(
+        f"header {name} was not kept"
+        for name in (names.REDRIVES, names.REPLAY)
+        if by_name.get(name) != said.get(name)
+    )
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Final
 
 from window_consumer.engine.partition import Partition
@@ -14,10 +15,15 @@ _ROTATED_S: Final = 10.0
 """How long a copy is not rotated again."""
 
 
+Run = bytes
+"""The name of a replay, as its copies carry it."""
+
+
 class ParkWatch:
     """Checks that a record's first call comes after the end of all before it. Owner: one thread.
 
-    Later calls, after a rewind, are not judged.
+    Later calls, after a rewind, are not judged. A replay's copies come after newer records, but
+    keep the order among themselves: each run is judged on its own.
     """
 
     def __init__(self, history: SimulationHistory):
@@ -32,13 +38,23 @@ class ParkWatch:
         """When, by assignment and record."""
         self._heads: dict[KnownRecord, KnownRecord] = {}
         """The dead head that a record has to follow, by the follower."""
+        self._replayed: dict[Run, dict[KnownRecord, None]] = {}
+        """Records with a copy in the entry topic, by run, in the order of their first copies."""
+        self._called_in: set[tuple[Run, KnownRecord]] = set()
+        self._ended_in: set[tuple[Run, KnownRecord]] = set()
 
     def begins(self, call: SimulatedCall) -> None:
         """Judge the start of a call."""
-        record = call.record.first
-        if not self._parks or call.lane is None or call.at_turn or record in self._called:
+        if not self._parks or call.lane is None or call.at_turn:
             return
-        self._called.add(record)
+        record, run = call.record.first, _run_of(call.record)
+        if run is not None:
+            self._begins_replayed(run, record)
+        elif record not in self._called:
+            self._called.add(record)
+            self._begins(call, record)
+
+    def _begins(self, call: SimulatedCall, record: KnownRecord) -> None:
         place = f"{record.hop.origin}@{record.hop.offset}"
         if record in self._heads:
             head = self._heads[record].hop.offset
@@ -49,6 +65,30 @@ class ParkWatch:
             if is_open and not self._has_crashed(each):
                 self._history.violate(
                     f"{place} of key {call.lane!r} is called before {offset} has ended"
+                )
+
+    def replayed(self, copy: KnownRecord) -> None:
+        """Record that a replay has written a copy to the entry topic."""
+        run = _run_of(copy)
+        if run is not None:
+            self._replayed.setdefault(run, {}).setdefault(copy.first)
+
+    def _begins_replayed(self, run: Run, record: KnownRecord) -> None:
+        """Judge the first call of a run's copies of a record: those written before it have ended.
+
+        Of each key they are written in order.
+        """
+        if (run, record) in self._called_in:
+            return
+        self._called_in.add((run, record))
+        for each in takewhile(lambda each: each is not record, self._replayed.get(run, ())):
+            is_before = each.hop.origin == record.hop.origin and each.hop.offset < record.hop.offset
+            is_of_key = each.message.key() == record.message.key()
+            is_open = is_before and is_of_key and (run, each) not in self._ended_in
+            if is_open and not self._has_crashed(each):
+                self._history.violate(
+                    f"{record.hop.origin}@{record.hop.offset} is called in {run.decode()} before"
+                    f" {each.hop.offset} has ended"
                 )
 
     def _has_crashed(self, record: KnownRecord) -> bool:
@@ -88,8 +128,10 @@ class ParkWatch:
         """Record the end of a record: its handler has returned, or it is dead or dropped."""
         if not self._parks:
             return
-        first = record.first
+        first, run = record.first, _run_of(record)
         self._ended.add(first)
+        if run is not None:
+            self._ended_in.add((run, first))
         if is_dead:
             self._dead.add(first)
             self._expect_followers(first)
@@ -112,3 +154,10 @@ class ParkWatch:
         start = f"{home.topic}/{home.partition}/"
         head = int(named.removeprefix(start)) if named.startswith(start) else offset
         return head < offset and first.ledger.records.get(head) in self._dead
+
+
+def _run_of(record: KnownRecord) -> Run | None:
+    """Return the replay that copied a record into the ladder."""
+    if record.first is record:
+        return None
+    return dict(record.message.headers() or ()).get(names.REPLAY)

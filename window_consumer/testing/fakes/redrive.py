@@ -1,4 +1,4 @@
-"""The parts of a redrive on a fake broker: a reader of dead letters, a writer of copies.
+"""The parts of a redrive or a replay on a fake broker: a reader, a writer of copies.
 
 They do what ``kafka.group_progress`` and ``kafka.log_writer`` do, step by step, so that a process
 may end between any two steps.
@@ -6,14 +6,15 @@ may end between any two steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from window_consumer.model.errors import PublishFailedError, RunError
-from window_consumer.model.protocols import Commit, Copy
+from window_consumer.model.offset_ranges import Span
+from window_consumer.model.protocols import Commit, CommittedOffset, Copy
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.log import FakeMessage
@@ -24,15 +25,7 @@ Step = Callable[[], None]
 """Called between two steps: others act, or the process ends."""
 
 
-@frozen
-class _Span:
-    """How far one partition is read, and how far it will be."""
-
-    next_offset: int
-    end: int
-
-
-class FakeLetters:
+class FakeProgress:
     """Reads a topic for a group that nobody joins. Owner: one thread."""
 
     def __init__(self, broker: FakeBroker, group: str, rng: Random, step: Step, may_die: Step):
@@ -42,34 +35,69 @@ class FakeLetters:
         self._step = step
         self._may_die = may_die
         """Like ``step``, where nobody else can act meanwhile."""
-        self._mark = ""
-        self._spans: dict[TopicPartition, _Span] = {}
-        self._committed: dict[TopicPartition, int | None] = {}
+        self._marks: Mapping[TopicPartition, str] = {}
+        self._spans: dict[TopicPartition, Span] = {}
+        self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._passed: dict[TopicPartition, None] = {}
         """Those read at all, in order: a set would make a schedule depend on the process."""
 
     def begin(self, topic: str, mark: str, *, restart: bool) -> None:
         """Go to the group's offsets, or to the beginning, and record the ends of the logs."""
-        self._mark = mark
-        for log in self._broker.topics.by_name[topic].logs:
-            stands = self._group.committed(log.name)
-            found = stands.next_offset
-            ours = stands.metadata == mark and not restart
+        logs = self._broker.topics.by_name[topic].logs
+        standing = self.standing([log.name for log in logs])
+        spans = {}
+        for log in logs:
+            found = standing[log.name].next_offset
+            ours = standing[log.name].metadata == mark and not restart
             start = found if ours and found is not None and log.holds(found) else log.start
-            self._spans[log.name] = _Span(start, log.end)
-            self._committed[log.name] = found
+            spans[log.name] = Span(start, log.end)
+        self.start(spans, dict.fromkeys(spans, mark))
+
+    def standing(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """Return the group's commits, with which ``check_alone`` compares later ones."""
+        found = {name: self._group.committed(name) for name in names}
+        self._committed = dict(found)
+        return found
+
+    def claim(
+        self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]
+    ) -> None:
+        """Commit where the spans begin, all or none; raises CommitFailedError where that fails.
+
+        Raises RunError where somebody else has moved the group, see ``expect``.
+        """
+        self.check_alone()
+        self._may_die()
+        commits = [Commit(name, span.first, marks[name]) for name, span in spans.items()]
+        refusal = self._group.commit_fault(commits[0])
+        if refusal is None or refusal.written:
+            for commit in commits:
+                self._group.write_as_administrator(commit)
+                self._committed[commit.name] = self._group.committed(commit.name)
+        if refusal is not None:
+            raise refusal.error
+
+    def expect(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Let ``check_alone`` compare with these commits."""
+        self._committed = dict(committed)
+
+    def start(
+        self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]
+    ) -> None:
+        """Read these spans from now on; commits carry their marks."""
+        self._spans, self._marks = dict(spans), marks
 
     def read(self, max_records: int) -> Sequence[FakeMessage]:
         """Return the next records of some partition, none at the end of all."""
         self._step()
-        unread = [name for name, span in self._spans.items() if span.next_offset < span.end]
+        unread = [name for name, span in self._spans.items() if span.first < span.end]
         self._rng.shuffle(unread)
         for name in unread:
             span = self._spans[name]
             most = 1 + int(self._rng.random() * max_records)
-            messages, next_offset = self._broker.log(*name).read(span.next_offset, most)
+            messages, next_offset = self._broker.log(*name).read(span.first, most)
             messages = [each for each in messages if each.offset() < span.end]
-            self._spans[name] = evolve(span, next_offset=min(next_offset, span.end))
+            self._spans[name] = evolve(span, first=min(next_offset, span.end))
             self._passed[name] = None
             if messages:
                 return messages
@@ -77,26 +105,28 @@ class FakeLetters:
 
     def progress(self) -> dict[TopicPartition, int]:
         """Return how far each partition is read, of those read at all."""
-        return {name: self._spans[name].next_offset for name in self._passed}
+        return {name: self._spans[name].first for name in self._passed}
 
     def check_alone(self) -> None:
         """Raise RunError where somebody else has moved the group since our last commit."""
         self._step()
-        for name, offset in self._committed.items():
-            found = self._group.committed(name).next_offset
-            if found != offset:
-                raise RunError(f"the progress of {name} was {offset}, somebody made it {found}")
+        for name, before in self._committed.items():
+            found = self._group.committed(name)
+            if found != before:
+                raise RunError(f"the progress of {name} was {before}, somebody made it {found}")
 
     def commit(self) -> None:
         """Commit the progress; raises CommitFailedError where that fails."""
-        commits = [Commit(name, offset, self._mark) for name, offset in self.progress().items()]
+        commits = [
+            Commit(name, offset, self._marks[name]) for name, offset in self.progress().items()
+        ]
         # Another commit between check_alone and this is not detected; it is only a moment.
         self._may_die()
         for commit in commits:
             refusal = self._group.commit_fault(commit)
             if refusal is None or refusal.written:
                 self._group.write_as_administrator(commit)
-                self._committed[commit.name] = commit.next_offset
+                self._committed[commit.name] = self._group.committed(commit.name)
             if refusal is not None:
                 raise refusal.error
         self._step()

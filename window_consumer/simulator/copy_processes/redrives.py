@@ -12,14 +12,15 @@ from window_consumer.dlq.redrive import RedriveRules
 from window_consumer.dlq.redrive_copy import Destination
 from window_consumer.dlq.redrive_state import Resolved, read_resolved
 from window_consumer.engine.retry.retry_topics import state_topic
-from window_consumer.model.errors import PublishFailedError, WindowConsumerError
+from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy, Delivery
 from window_consumer.model.record import Message, TopicPartition
+from window_consumer.simulator.copy_processes.process import CopyProcess
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.schedule import GROUP, copy_topic, entry_topic
 from window_consumer.simulator.watches.redrives import RedriveWatch, WatchedRun
 from window_consumer.testing.fakes.log import FakeLog, FakeMessage
-from window_consumer.testing.fakes.redrive import FakeLetters, FakeOutlet, Step
+from window_consumer.testing.fakes.redrive import FakeOutlet, FakeProgress, Step
 from window_consumer.testing.fakes.sink import FakeSink, FateOf
 from window_consumer.testing.fakes.topics import FakeTopics
 
@@ -35,18 +36,7 @@ _CONDITIONS: dict[str, Matches | None] = {
 }
 
 
-_MEANWHILE = 0.15
-"""The share of steps after which the simulation continues elsewhere."""
-
-_STOPS = 0.05
-"""The share of batches after which a stop is requested."""
-
-
-class KilledError(BaseException):
-    """The process is gone: nothing that it would have done happens."""
-
-
-class _Letters(FakeLetters):
+class _Letters(FakeProgress):
     def __init__(self, scene: SharedSimulation, watch: RedriveWatch, run: WatchedRun, *steps: Step):
         super().__init__(scene.broker, run.rules.by, scene.rng, *steps)
         self._watch = watch
@@ -87,20 +77,6 @@ class _Sink(FakeSink):
         return message
 
 
-class _Clock:
-    """A clock on which time passes for everyone while one waits."""
-
-    def __init__(self, scene: SharedSimulation, step: Step):
-        self._step = step
-        self._scene = scene
-        self.now = scene.clock.now
-        self.wall_ms = scene.clock.wall_ms
-
-    def sleep(self, seconds: float) -> None:
-        self._scene.clock.advance(seconds)
-        self._step()
-
-
 @frozen
 class _RedriveRequest:
     """What somebody wants to redrive."""
@@ -123,7 +99,7 @@ class Redrives:
         self._topics = scene.broker.topics
         self._history = scene.history
         self._fault_plan = fault_plan
-        self._meanwhile = meanwhile
+        self._process = CopyProcess(scene, fault_plan, meanwhile, scene.plan.redriving.killed)
         self._watch = RedriveWatch(scene.history, scene.copies)
         self._begun = 0
         self._at_work: list[_RedriveRequest] = []
@@ -176,17 +152,7 @@ class Redrives:
                 f"{run} puts back what lies in {run.topic}: {request.what}{restart}"
             )
         self._at_work.append(request)
-        progress = None
-        try:
-            progress = self._put_back(run)
-        except KilledError:
-            self._history.record(f"{run} is killed")
-        except WindowConsumerError as error:
-            self._history.record(f"{run} gives up: {error}")
-            if self._fault_plan.calm:
-                self._history.violate(f"{run} gives up although nothing fails: {error}")
-        except Exception as error:
-            self._history.violate(f"{run} dies of a bug: {error!r}")
+        progress = self._process.outcome(run, partial(self._put_back, run))
         self._at_work.pop()
         self._watch.ended(run, progress)
         return run
@@ -208,47 +174,34 @@ class Redrives:
 
     def _put_back(self, run: WatchedRun) -> Mapping[TopicPartition, int]:
         """Do what ``window_consumer.dlq`` does for a redrive; return the progress at the end."""
-        scene, step = self._scene, self._step
+        scene, process = self._scene, self._process
         rules = run.rules
         known = read_resolved(self._memory.messages, run.topic, rules.topic_id)
         self._watch.begin(run, known)
         scene.broker.group(rules.by).commit_fault = self._fault_plan.commit_fault
-        letters = _Letters(scene, self._watch, run, step, self._may_die)
+        letters = _Letters(scene, self._watch, run, process.step, process.may_die)
         letters.begin(run.topic, f"wcr1.{rules.topic_id}", restart=run.restart)
         make_sink = partial(_Sink, watch=self._watch, run=run)
         fate = scene.broker.fate
-        outlet = FakeOutlet(self._topics, fate, make_sink, self._rng, step)
+        outlet = FakeOutlet(self._topics, fate, make_sink, self._rng, process.step)
         redrive = scene.subject.make_redrive(
             rules=rules,
             letters=letters,
             outlet=outlet,
             finish=letters.commit,
             fetch=partial(self._fetched, run),
-            clock=_Clock(scene, step),
+            clock=process.clock(),
             resolved=Resolved() if run.restart else known,
         )
-        redrive.run(stop_asked=self._stop_asked)
+        redrive.run(stop_asked=process.stop_asked)
         if self._history.trace is not None:
             self._history.record(f"{run} ends: {redrive.counts}")
         return letters.progress()
 
-    def _may_die(self) -> None:
-        if not self._fault_plan.calm and self._rng.random() < self._plan.redriving.killed:
-            raise KilledError
-
-    def _step(self) -> None:
-        """Pass from one step to the next, or die."""
-        self._may_die()
-        if not self._fault_plan.calm and self._rng.random() < _MEANWHILE:
-            self._meanwhile()
-
-    def _stop_asked(self) -> bool:
-        return not self._fault_plan.calm and self._rng.random() < _STOPS
-
     def _fetched(
         self, run: WatchedRun, topic: str, partition: int, offset: int
     ) -> FakeMessage | None:
-        self._step()
+        self._process.step()
         log = self._topics.log(TopicPartition(topic, partition))
         try:
             found = None if log is None else log.at(offset)

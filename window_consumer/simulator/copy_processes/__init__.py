@@ -1,0 +1,1 @@
+"""Processes that copy records into the entry topics, beside a simulated group."""
