@@ -45,7 +45,7 @@ _RESUMED = 0.7
 """The share of replays that resume one that was cut short, where there is one."""
 
 
-class _Progress(FakeProgress):
+class _WatchedProgress(FakeProgress):
     def __init__(
         self, scene: SharedSimulation, watch: ReplayWatch, process: WatchedReplay, *steps: Step
     ):
@@ -81,7 +81,7 @@ class _Progress(FakeProgress):
         super().commit()
 
 
-class _Sink(FakeSink):
+class _EntrySink(FakeSink):
     def __init__(
         self, topics: FakeTopics, fate_of: FateOf, watch: ReplayWatch, process: WatchedReplay
     ):
@@ -208,7 +208,7 @@ class Replays:
         scene, steps = self._scene, self._process
         group = scene.broker.group(process.group)
         group.commit_fault = self._fault_plan.commit_fault
-        progress = _Progress(scene, self._watch, process, steps.step, steps.may_die)
+        progress = _WatchedProgress(scene, self._watch, process, steps.step, steps.may_die)
         logs = {
             log.name: Span(log.start, log.end) for log in self._topics.by_name[request.source].logs
         }
@@ -247,7 +247,7 @@ class Replays:
         self,
         process: WatchedReplay,
         request: _ReplayRequest,
-        progress: _Progress,
+        progress: _WatchedProgress,
         spans: Mapping[TopicPartition, Span],
     ) -> bool:
         scene, steps, subject = self._scene, self._process, self._scene.subject
@@ -262,7 +262,7 @@ class Replays:
             run=process.run,
             new_ids=request.new_ids,
         )
-        make_sink = partial(_Sink, watch=self._watch, process=process)
+        make_sink = partial(_EntrySink, watch=self._watch, process=process)
         replay = subject.make_replay(
             rules=ReplayRules(
                 spans={name.partition: span for name, span in spans.items()},

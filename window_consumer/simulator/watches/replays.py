@@ -65,7 +65,7 @@ class WatchedReplay:
 
 
 @define(eq=False)
-class _Run:
+class _WatchedRange:
     """A range that is copied once, by as many processes as it takes."""
 
     spans: Mapping[TopicPartition, Span]
@@ -83,7 +83,7 @@ class ReplayWatch:
         self._history = history
         self._parking = parking
         self._violate = history.violate
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _WatchedRange] = {}
         self._unfinished: dict[str, str] = {}
         """The run that the next process of a group has to resume."""
         self._at_work: list[WatchedReplay] = []
@@ -92,7 +92,7 @@ class ReplayWatch:
 
     def begin(self, process: WatchedReplay, spans: Mapping[TopicPartition, Span]) -> None:
         """Record that a process has planned its range."""
-        run = self._runs.setdefault(process.run, _Run(spans))
+        run = self._runs.setdefault(process.run, _WatchedRange(spans))
         if any(each.group == process.group for each in self._at_work):
             # The same replay runs twice, which is only detected at the next commit.
             run.may_repeat += process.batch_records
