@@ -21,7 +21,7 @@ shop: $(SHOP_STAMP)
 bytecode: $(DEV_STAMP)
 	@$(BIN)/python -m compileall -q -j 0 window_consumer tests
 
-# Brings Chromium, promtool, PostgreSQL, zsh, fish, Kafka, a client for JavaScript and Spark's connectors where it may; names what it may not bring.
+# Brings Chromium, promtool, PostgreSQL, zsh, fish, javac, Kafka, a client for JavaScript, faust, Spring Kafka and Spark's connectors where it may; names what it may not bring.
 parts: bytecode
 	@$(BIN)/python -m tests.parts
 

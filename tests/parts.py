@@ -1,9 +1,9 @@
 """The parts that tests use as their users do: ``python -m tests.parts`` brings what is missing.
 
-Debian's Chromium, promtool, PostgreSQL, Go, Node.js, zsh and fish, Apache Kafka's jars, Amazon's
-client for JavaScript, Spark's connectors with their archive of classes. A part that may not be
-installed here is named, and the tests that need it are skipped; with CI set it is an error, and the
-exit code is 1.
+Debian's Chromium, promtool, PostgreSQL, Go, Node.js, zsh, fish and javac, Apache Kafka's jars,
+Amazon's client for JavaScript, faust, Spring Kafka, Spark's connectors with their archive of
+classes. A part that may not be installed here is named, and the tests that need it are skipped;
+with CI set it is an error, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ PACKAGES = {
     "npm": ("npm",),
     "zsh": ("zsh",),
     "fish": ("fish",),
+    "default-jdk-headless": ("javac",),
 }
 """Debian's packages, and the programs of which one is enough."""
 
@@ -97,6 +98,55 @@ def javascript() -> None:
         shutil.copyfile(lock, fetched)
 
 
+TAKEOVERS = Path(__file__).parent / "docs" / "takeovers"
+
+
+def cached(name: str) -> Path:
+    """Return a part's folder in the user's cache, where Spark's connectors are as well."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "window-consumer" / name
+
+
+def faust_directory() -> Path:
+    """Return where faust is, or will be: the only folder on the path of a Python that runs it."""
+    return cached("faust")
+
+
+def faust() -> None:
+    """Install faust, in the versions that are written down, beside nothing that our tests have."""
+    directory, wanted = faust_directory(), TAKEOVERS / "faust.txt"
+    installed = directory / ".installed"
+    # Another Python cannot load what is compiled.
+    stamp = f"{sys.version}\n{wanted.read_text()}"
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_suffix(".lock").open("w") as only_one:
+        fcntl.flock(only_one, fcntl.LOCK_EX)
+        if installed.is_file() and installed.read_text() == stamp:
+            return
+        shutil.rmtree(directory, ignore_errors=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command = [*pip, "--no-deps", "--target", str(directory), "--requirement", str(wanted)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ended.returncode != 0:
+            raise PartMissingError(f"`{' '.join(command)}` failed: {ended.stderr[-2000:]}")
+        installed.write_text(stamp)
+
+
+def spring_jars() -> list[Path]:
+    """Return Spring Kafka's jars, fetched where they are missing."""
+    wanted = jars.parsed((TAKEOVERS / "spring.lock").read_text())
+    jars.fetch(cached("spring"), wanted)
+    return jars.ready(cached("spring"), wanted)
+
+
+def spring() -> None:
+    """Fetch Spring Kafka."""
+    real_kafka_jars.find_java()
+    if shutil.which("javac") is None:
+        raise PartMissingError("install a JDK: its `javac` compiles the application")
+    spring_jars()
+
+
 def spark() -> None:
     """Fetch Spark's connectors."""
     java.check()
@@ -110,9 +160,11 @@ def archive() -> None:
 
 SKIPPED = "tests that need it are skipped"
 PARTS: Sequence[tuple[str, Callable[[], None], str]] = (
-    ("Chromium, promtool, PostgreSQL, Go, Node.js, zsh and fish", packages, SKIPPED),
+    ("Chromium, promtool, PostgreSQL, Go, Node.js, zsh, fish and javac", packages, SKIPPED),
     ("Apache Kafka", kafka, SKIPPED),
     ("Amazon's client for JavaScript", javascript, SKIPPED),
+    ("faust", faust, SKIPPED),
+    ("Spring Kafka", spring, SKIPPED),
     ("Spark's connectors", spark, SKIPPED),
     ("Spark's archive of classes", archive, "its tests take longer"),
 )

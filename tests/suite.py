@@ -31,7 +31,8 @@ NEVER_UNSTABLE = ("tests/engine/", "tests/model/", "tests/simulation/")
 WHAT = """\
 make test runs everything:
   tests    without a broker, with the embedded one and with Apache Kafka (Java, Maven);
-           with Spark and its connectors, PostgreSQL, Chromium, promtool, Go, Node.js, zsh and fish
+           with Spark and its connectors, PostgreSQL, Chromium, promtool, Go, Node.js, zsh and fish;
+           with faust and Spring Kafka, whose groups a worker takes over
   checks   ruff, ruff format, mypy --strict, import-linter
 It fetches what is missing where it may, names what it may not fetch, and skips those tests.
 Less: make test-consumer (no Spark), make test-spark (only Spark), make lint (only the checks).

@@ -45,6 +45,8 @@ TAKES_S = {
     "tests/delay/test_refusing_targets.py": 70,
     "tests/delay/test_wheel_service.py": 60,
     "tests/dev/test_reload.py": 60,
+    "tests/docs/takeovers/test_faust.py": 20,
+    "tests/docs/takeovers/test_spring.py": 45,
     "tests/docs/test_shop.py": 120,
     "tests/integration/test_broker_trouble.py": 140,
     "tests/integration/test_exactly_once.py": 50,

@@ -23,6 +23,8 @@ def test_a_machine_without_the_parts_names_each_and_only_ci_fails(
         "PATH": str(tmp_path),
         real_kafka_jars.DIRECTORY_VARIABLE: str(tmp_path / "kafka"),
         jars.DIRECTORY_VARIABLE: str(tmp_path / "jars"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PIP_NO_INDEX": "1",
     }
     ended = subprocess.run(
         [sys.executable, "-m", "tests.parts"],

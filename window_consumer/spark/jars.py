@@ -69,7 +69,11 @@ class Jar:
 
 def locked() -> tuple[Jar, ...]:
     """Return the jars of the lock."""
-    text = files(__package__).joinpath("jars.lock").read_text("utf-8")
+    return parsed(files(__package__).joinpath("jars.lock").read_text("utf-8"))
+
+
+def parsed(text: str) -> tuple[Jar, ...]:
+    """Return the jars of a lock's text: ``group:artifact:version sha256`` a line."""
     found = []
     for line in text.splitlines():
         if line and not line.startswith("#"):
