@@ -70,7 +70,7 @@ class Venv:
         return [str(directory / "bin" / "python"), "-m", f"benchmarks.peers.runners.{runner}"]
 
     def _install(self, directory: Path) -> None:
-        asked_for = _python(self.python) if self.python else sys.executable
+        asked_for = python_of(self.python) if self.python else sys.executable
         _do([asked_for or sys.executable, "-m", "venv", str(directory)])
         pip = [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet"]
         pip += ["--disable-pip-version-check"]
@@ -200,7 +200,7 @@ def last_error(said: str) -> str:
     return errors[-1].removeprefix("ERROR:").strip() if errors else "it did not say why"
 
 
-def _python(version: str) -> str | None:
+def python_of(version: str) -> str | None:
     """Return a Python of a version such as ``3.12``: the default, or one that pyenv keeps."""
     usual = shutil.which(f"python{version}")
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
