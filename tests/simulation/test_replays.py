@@ -11,7 +11,7 @@ from window_consumer.parking.rules import Parking
 from window_consumer.simulator.simulator import Draw, ViolationError, simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 
-SCHEDULES = 10
+SCHEDULES = 8
 MUTANTS_SEEDS = 600
 
 
