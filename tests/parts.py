@@ -108,20 +108,21 @@ def cached(name: str) -> Path:
 
 
 def faust_directory() -> Path:
-    """Return where faust is, or will be: the only folder on the path of a Python that runs it."""
-    return cached("faust")
+    """Return where faust is, or will be: the only folder on the path of a Python that runs it.
+
+    Each version of Python has its own, as it cannot load what is compiled for another.
+    """
+    return cached(f"faust-{sys.implementation.cache_tag}")
 
 
 def faust() -> None:
     """Install faust, in the versions that are written down, beside nothing that our tests have."""
     directory, wanted = faust_directory(), TAKEOVERS / "faust.txt"
     installed = directory / ".installed"
-    # Another Python cannot load what is compiled.
-    stamp = f"{sys.version}\n{wanted.read_text()}"
     directory.parent.mkdir(parents=True, exist_ok=True)
     with directory.with_suffix(".lock").open("w") as only_one:
         fcntl.flock(only_one, fcntl.LOCK_EX)
-        if installed.is_file() and installed.read_text() == stamp:
+        if installed.is_file() and installed.read_bytes() == wanted.read_bytes():
             return
         shutil.rmtree(directory, ignore_errors=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -129,7 +130,7 @@ def faust() -> None:
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode != 0:
             raise PartMissingError(f"`{' '.join(command)}` failed: {ended.stderr[-2000:]}")
-        installed.write_text(stamp)
+        shutil.copyfile(wanted, installed)
 
 
 def spring_jars() -> list[Path]:
