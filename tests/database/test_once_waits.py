@@ -66,9 +66,10 @@ def test_a_write_that_sqlite_refuses_the_handler_is_its_failure(
 
 @pytest.mark.parametrize("kind", ["function", "batch", "coroutine"])
 def test_an_id_that_is_held_for_longer_than_a_stall_costs_attempts(
-    shop: OnceShop, kind: str, caplog: pytest.LogCaptureFixture
+    shop_in_postgres: OnceShop, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    url = shop.url.replace("sqlite:", "sqlite+aiosqlite:").replace("+psycopg", "+asyncpg")
+    shop = shop_in_postgres
+    url = shop.url.replace("+psycopg", "+asyncpg")
     later = create_async_engine(url, poolclass=sa.NullPool)  # each start has a loop of its own
     once = shop.once(lock_timeout="50ms", engine=later if kind == "coroutine" else shop.engine)
     shop.fill("a", ids=("1",))

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from attrs import frozen
 from sqlalchemy.exc import SQLAlchemyError
 
+from window_consumer.database.dialects.dialect import sqlite_code_of
 from window_consumer.model.errors import RunError, UsageError
 
 
@@ -53,10 +54,10 @@ def refusal_of(
     """
     if not _is_database_error(error):
         return None
-    remedy = _remedy_of(error)
+    remedy = remedy_of(error)
     if remedy is None:
         return RunError(f"{user.name}: the database is not available: {reason_of(error)}")
-    reason = _file_problem(url) if _sqlite_code_of(error) is not None else None
+    reason = _file_problem(url) if sqlite_code_of(error) is not None else None
     return UnusableDatabaseError(
         f"{user.name}: the database {place_of(url)} cannot be used: {reason or reason_of(error)}\n"
         f"{remedy}, or correct {user.written_in}"
@@ -74,11 +75,6 @@ def _state_of(error: BaseException) -> str | None:
         if state:
             return str(state)
     return None
-
-
-def _sqlite_code_of(error: BaseException) -> int | None:
-    code: int | None = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
-    return code
 
 
 _DATABASE: Final = "create the database (CREATE DATABASE ...)"
@@ -114,9 +110,9 @@ _SQLITE_REMEDIES: Final[Mapping[int, str]] = {
 """Remedies by SQLite's codes SQLITE_READONLY, SQLITE_CANTOPEN and SQLITE_NOTADB."""
 
 
-def _remedy_of(error: BaseException) -> str | None:
+def remedy_of(error: BaseException) -> str | None:
     """Return the remedy; None if waiting may help, too."""
-    code, state = _sqlite_code_of(error), _state_of(error)
+    code, state = sqlite_code_of(error), _state_of(error)
     if code is not None:
         return _SQLITE_REMEDIES.get(code & 0xFF)
     if state is not None:

@@ -14,12 +14,13 @@ from window_consumer.database.once.config import SECTION
 from window_consumer.database.outbox.config import OutboxConfig, conflicts
 from window_consumer.database.outbox.diagnosis import RELAY_FAILED, diagnose_outbox, relay_failures
 from window_consumer.database.outbox.metrics import METRICS, OutboxFigures
+from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.diagnosis import Diagnosis
 from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature, RunningFeature
 from window_consumer.plan.start_timeout import LOGGER
-from window_consumer.plan.topics.prepared_worker import Prepared
+from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 
 if TYPE_CHECKING:
     from window_consumer.database.outbox.startup import RelayThread
@@ -52,6 +53,14 @@ class RunningDatabase(RunningFeature):
             yield
         finally:
             self._relay.stop()
+
+    def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
+        """Return what shows an outage of the database of ``once``; it pauses nothing."""
+        if not has_once([worker.plan]):
+            return ()
+        from window_consumer.database.once.outage_rule import DatabaseOutageRule  # noqa: PLC0415 - see above
+
+        return [DatabaseOutageRule(worker.plan.config.name)]
 
     def figures(self) -> OutboxFigures | None:
         """Return the relay's counts."""

@@ -89,6 +89,9 @@ class Observer:
     def stalled(self, stalled: Stalled, failure: Failure, now: float) -> None:
         """Called for a call that does not return, with its stack."""
 
+    def held(self, failure: Failure, until: float, now: float) -> None:
+        """Called when a call has asked that nothing starts before a time, see ``HoldCalls``."""
+
     def breaker(self, news: BreakerNews, now: float) -> None:
         """Called when the circuit breaker has changed its state."""
 
@@ -159,5 +162,6 @@ class Observers(Observer):
     failed = _to_each(Observer.failed)
     left = _to_each(Observer.left)
     stalled = _to_each(Observer.stalled)
+    held = _to_each(Observer.held)
     breaker = _to_each(Observer.breaker)
     committing = _to_each(Observer.committing)

@@ -234,7 +234,8 @@ class LogEvent(StrEnum):
     OTEL_SPAN_LOST = "otel.span_lost", "a span is lost"
 
     # Outbox
-    ONCE_DATABASE_AWAY = "once.database_away", "the database of once does not answer at the start"
+    ONCE_DATABASE_AWAY = "once.database_away", "the database of once is not available; calls wait"
+    ONCE_DATABASE_BACK = "once.database_back", "it is available again, and calls start"
     ONCE_NOT_CLEANED = "once.not_cleaned", "old ids of once could not be deleted"
     ONCE_FENCE_WAITS = (
         "once.fence_waits",

@@ -167,6 +167,12 @@ def sqlstate_of(error: BaseException) -> str | None:
     return code
 
 
+def sqlite_code_of(error: BaseException) -> int | None:
+    """Return SQLite's extended code of an error, None without one."""
+    code: int | None = getattr(_driver_error_of(error), "sqlite_errorcode", None)
+    return code
+
+
 def _driver_error_of(error: BaseException) -> BaseException | None:
     """Return the driver's exception: SQLAlchemy has it as ``orig``, Django as the cause."""
     if isinstance(error, DBAPIError):

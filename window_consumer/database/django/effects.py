@@ -154,6 +154,16 @@ class DjangoSession:
         self._atomic.__enter__()
         self.info[_OPEN] = self
 
+    @property
+    def lost(self) -> bool:
+        """See EffectSession."""
+        driver = self.handed.connection
+        return self._atomic is not None and bool(driver is None or getattr(driver, "closed", False))
+
+    def discard(self) -> None:
+        """See EffectSession."""
+        self.handed.errors_occurred = True  # so that Django checks the connection
+
     def store(self, outbox: Outbox, rows: Sequence[Mapping[str, Any]]) -> None:
         """See EffectSession."""
         outbox.insert(self.connection(), rows, replace=True)

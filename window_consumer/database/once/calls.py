@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 from sqlalchemy.exc import DBAPIError
 
 from window_consumer.database.dialects.dialect import (
@@ -22,6 +22,13 @@ from window_consumer.database.once.abandoned import OpenTransactions
 from window_consumer.database.once.fence import FencedOut, Fences
 from window_consumer.database.once.once_ids import BusinessId, IdHeldError, key_of
 from window_consumer.database.once.once_locks import OnceWaits
+from window_consumer.database.once.outage import (
+    CallStage,
+    DatabaseOutage,
+    LostCalls,
+    begin,
+    outage_of,
+)
 from window_consumer.database.once.session import (
     EffectSession,
     EffectTransaction,
@@ -59,6 +66,14 @@ class OnceRules:
     outbox: Outbox | None
 
 
+@frozen
+class OnceShared:
+    """What all calls of one ``Once`` in a process share."""
+
+    open_transactions: OpenTransactions = field(factory=OpenTransactions)
+    outage: DatabaseOutage = field(factory=DatabaseOutage)
+
+
 class Deduplicated(Skip):
     """The database already holds the record's effect."""
 
@@ -75,15 +90,19 @@ class OnceCalls:
         tables: OnceTables,
         rules: OnceRules,
         fences: Fences | None,
-        open_transactions: OpenTransactions,
+        shared: OnceShared,
     ):
         self._handler = handler
         self._transactions = transactions
         self._tables = tables
         self._rules = rules
         self._fences = fences
-        self._open = open_transactions
-        self._waits = OnceWaits(rules.owner.worker, rules.stall_s)
+        self._open = shared.open_transactions
+        self._outage = shared.outage
+        # SQLite's lock says nothing of a record: it belongs to the whole database.
+        has_lock_per_id = transactions.writers is None
+        self._waits = OnceWaits(rules.owner.worker, rules.stall_s, counts=has_lock_per_id)
+        self._lost = LostCalls()
 
     def one(self, record: Record) -> Steps:
         """Call the handler for one record."""
@@ -123,16 +142,18 @@ class OnceCalls:
 
     def _transaction(self, keyed: Sequence[Keyed], choose: Callable[[list[Record]], Any]) -> Steps:
         """Call the handler in a transaction, with what ``choose`` returns for the new records."""
+        self._outage.enter()
         transaction = self._transactions.open()
         records, keys = [record for record, _ in keyed], [key for _, key in keyed]
         call = records[0]._call  # noqa: SLF001 - the layers belong to the slots' loop
-        began, is_ours = time.monotonic(), True
+        began, stage = time.monotonic(), CallStage.ENTRY
         known = ExitStack()  # what the watching thread sees of the running call
         try:
             fence = None
             if self._fences is not None:
                 fence = yield from self._enter(self._fences, transaction, records[0])
             new = yield from self._insert(transaction, keyed, known)
+            self._outage.over()
             if fence is not None and self._fences is not None:
                 backend = yield partial(transaction.run, self._fences.check, records[0], fence)
                 if backend is not None:
@@ -144,9 +165,9 @@ class OnceCalls:
                 added: list[Produce] = []
                 if call.on_stored is not None:
                     transaction.info[ADDED] = added
-                is_ours = False
+                stage = CallStage.HANDLER
                 returned = yield partial(self._handler, choose(fresh))
-                is_ours = True
+                stage = CallStage.COMMIT
                 yield partial(transaction.run, self._commit, returned, keys, new)
                 if call.on_stored is not None:
                     call.on_stored(fresh, [*added, *results_of(returned)])
@@ -154,14 +175,15 @@ class OnceCalls:
             raise  # the steps were dropped; the pool resets the connection
         except BaseException as error:
             call.effects = None
-            yield partial(_end, transaction)
-            again = self._again(error, records, began, is_ours=is_ours)
+            lost = yield from _end_failed(transaction, error, stage)
+            again = self._again(error, records, began, stage, outage_of(error, stage, lost=lost))
             if again is not None:
                 raise again from error
             raise
         finally:
             known.close()
         self._waits.over(records)
+        self._lost.over(records)
         call.effects = None
         yield partial(_end, transaction)
         return returned
@@ -201,10 +223,24 @@ class OnceCalls:
         return fence
 
     def _again(
-        self, error: BaseException, records: Sequence[Record], began: float, *, is_ours: bool
+        self,
+        error: BaseException,
+        records: Sequence[Record],
+        began: float,
+        stage: CallStage,
+        why: str | None,
     ) -> CallAgain | None:
-        """Return what to raise instead of an error; None if the call counts as an attempt."""
-        again = _again(error, is_ours=is_ours)
+        """Return what to raise instead of an error; None if the call counts as an attempt.
+
+        ``why`` the database is away, if it is.
+        """
+        again = _again(error, is_ours=stage is not CallStage.HANDLER)
+        if again is None and why is not None:
+            if stage is CallStage.ENTRY or self._lost.is_first(records):
+                return self._outage.met(why, began)
+        else:
+            self._lost.over(records)
+            self._outage.over()
         if again is None:
             self._waits.over(records)
         elif not isinstance(error, FencedOut):
@@ -212,9 +248,9 @@ class OnceCalls:
         return again
 
     def _begin(self, session: EffectSession, keys: Sequence[EffectKey]) -> set[EffectKey]:
-        session.begin_effects()
         rules = self._rules
         try:
+            begin(session)
             return self._tables.insert(session, rules.owner, keys, rules.lock_timeout_s)
         except DBAPIError as error:
             if not is_lock_timeout(error):
@@ -308,6 +344,23 @@ def _duplicate(key: EffectKey) -> Deduplicated:
 
 def _end(transaction: EffectTransaction) -> Any:
     return transaction.run(lambda effects: effects.end())
+
+
+def _end_failed(
+    transaction: EffectTransaction, error: BaseException, stage: CallStage
+) -> Generator[Any, Any, bool]:
+    """End the transaction of a failed call; return whether its connection was lost."""
+    lost = transaction.lost
+    try:
+        if outage_of(error, stage, lost=lost) is not None:
+            yield partial(transaction.run, lambda effects: effects.discard())
+        yield partial(_end, transaction)
+    except GeneratorExit:
+        raise  # the steps were dropped
+    except Exception:
+        # A server that ends a connection says so in an answer; the loss shows only now.
+        return True
+    return lost
 
 
 def _again(error: BaseException, *, is_ours: bool) -> CallAgain | None:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from window_consumer.database.dialects.dialect import is_lock_timeout
 from window_consumer.database.once.fence_locks import Backend, FenceLimits, FencePlace
+from window_consumer.database.once.outage import begin
 from window_consumer.database.once.session import EffectSession
 from window_consumer.database.once.tables import OnceTables
 from window_consumer.model.log_events import LogEvent
@@ -67,7 +68,7 @@ class Fences:
     def enter(self, session: EffectSession, record: Record) -> int:
         """Return the fence of the record's assignment; its first call raises the fence."""
         if self._tables_id is None:
-            session.begin_effects()
+            begin(session)
             self._tables_id = self._tables.id_in(session)
             session.commit_effects()
         name, membership = self._fence_of(record), _membership(record)
@@ -81,7 +82,7 @@ class Fences:
         if raised.raising.setdefault((name, membership), mine) is not mine:
             raise FencedOut("another call is raising the fence")
         try:
-            session.begin_effects()
+            begin(session)
             fence = self._tables.raise_fence(session, name.place, self._limits.lock_timeout_s)
             session.commit_effects()
             raised.held[name] = _Held(membership, fence)
@@ -103,7 +104,7 @@ class Fences:
         if now - wait.logged_at < QUIET_S:
             return
         wait.logged_at = now
-        session.begin_effects()
+        begin(session)
         holders = self._tables.fence_holders(session, name.place)
         session.end()
         topic, partition = name.place.topic, name.place.partition

@@ -16,7 +16,7 @@ from window_consumer.config.units import parse_duration
 from window_consumer.database.dialects import dialect_of
 from window_consumer.database.dialects.dialect import EffectOwner
 from window_consumer.database.once.abandoned import OpenTransactions
-from window_consumer.database.once.calls import NO_OUTBOX, OnceCalls, OnceRules
+from window_consumer.database.once.calls import NO_OUTBOX, OnceCalls, OnceRules, OnceShared
 from window_consumer.database.once.config import OnceConfig
 from window_consumer.database.once.fence import BEYOND_STALL_S, FenceOwner, Fences, RaisedFences
 from window_consumer.database.once.fence_locks import FenceLimits
@@ -91,7 +91,7 @@ class Once:
         self.tables = OnceTables(table, metadata)
         self.by = by
         self._session = session
-        self.open_transactions = OpenTransactions()
+        self._shared = OnceShared()
         self._writers = WriterTurns()
         self._values = OnceValues(_seconds(keep), _seconds(lock_timeout), fenced)
         if not self.is_factory:
@@ -101,6 +101,11 @@ class Once:
     def table(self) -> sa.Table:
         """The table of ids."""
         return self.tables.ids
+
+    @property
+    def open_transactions(self) -> OpenTransactions:
+        """The transactions that a second connection can end."""
+        return self._shared.open_transactions
 
     @property
     def writers(self) -> WriterTurns | None:
@@ -173,9 +178,7 @@ class Once:
             limits = FenceLimits(values.lock_timeout_s, worker.stall.after + BEYOND_STALL_S)
             whose = FenceOwner(worker.name, worker.group)
             fences = Fences(self.tables, whose, limits, raised)
-        return OnceCalls(
-            call, self.transactions(), self.tables, rules, fences, self.open_transactions
-        )
+        return OnceCalls(call, self.transactions(), self.tables, rules, fences, self._shared)
 
     def transactions(self) -> EffectTransactions:
         """Return what opens the transactions of calls."""

@@ -35,9 +35,10 @@ class OnceWaits:
     Dictionary operations are atomic; two slots at the same time may log two lines.
     """
 
-    def __init__(self, worker: str, most_s: float):
-        """``most_s`` is how long such calls do not count as attempts."""
+    def __init__(self, worker: str, most_s: float, *, counts: bool = True):
+        """``most_s`` is how long such calls are no attempts; for ever unless ``counts``."""
         self._worker = worker
+        self._counts = counts
         self._most_s = most_s
         self._waits: dict[_Place, _OnceWait] = {}
         self._logged_at = float("-inf")
@@ -61,7 +62,7 @@ class OnceWaits:
         if now - self._logged_at >= QUIET_S:
             self._logged_at = now
             self._log(record, longest.calls, waited_s, again)
-        return again if waited_s < self._most_s else None
+        return again if waited_s < self._most_s or not self._counts else None
 
     def over(self, records: Sequence[Record]) -> None:
         """Remove records that wait no longer."""

@@ -36,11 +36,15 @@ class EffectSession(Protocol):
     def info(self) -> dict[Any, Any]:
         """Return what was stored with the session, for ``Outbox``."""
 
+    @property
+    def lost(self) -> bool:
+        """Return whether the connection broke in this transaction."""
+
     def connection(self) -> sa.Connection:
         """Return the connection to the tables of ``once``."""
 
     def begin_effects(self) -> None:
-        """Begin the transaction."""
+        """Connect, and begin the transaction."""
 
     def store(self, outbox: Outbox, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert rows into the outbox; one replaces a row with the same id."""
@@ -48,12 +52,17 @@ class EffectSession(Protocol):
     def commit_effects(self) -> None:
         """Commit; raises if the handler ended the transaction, or it has failed."""
 
+    def discard(self) -> None:
+        """Close the connection: the next call needs another one."""
+
     def end(self) -> None:
         """Roll back what is not committed, and release the connection."""
 
 
 class OnceSession(Session):
     """A session whose transaction the handler cannot end."""
+
+    _own: sa.Connection | None = None
 
     def commit(self) -> NoReturn:
         """Raise SessionOwnedError."""
@@ -83,7 +92,18 @@ class OnceSession(Session):
 
     def begin_effects(self) -> None:
         """See EffectSession."""
+        self._own = None
         self._began = self.begin()
+        self._own = self.connection()
+
+    @property
+    def lost(self) -> bool:
+        """See EffectSession."""
+        return self._own is not None and self._own.invalidated
+
+    def discard(self) -> None:
+        """See EffectSession."""
+        _discard(self._own)
 
     def end(self) -> None:
         """See EffectSession."""
@@ -102,6 +122,7 @@ class GivenSession:
         self._engine = engine
         self._leave = leave
         self._began: SessionTransaction | None = None
+        self._connection: sa.Connection | None = None
         self._own: sa.Engine | None = None
         self._is_ours = False
         self._listeners = (
@@ -127,8 +148,10 @@ class GivenSession:
 
     def begin_effects(self) -> None:
         """See EffectSession. Raises UsageError for a session on another database."""
+        self._connection = None
         self._began = self.handed.begin()
-        found = self.connection().engine
+        self._connection = self.connection()
+        found = self._connection.engine
         if _place(found.url) != _place(self._engine.url):
             raise UsageError(
                 f"once: session= created a session for the database {found.url!r}, but the engine"
@@ -140,6 +163,15 @@ class GivenSession:
         _flush(self.handed, self._began, self.connection())
         self._is_ours = True
         self.handed.commit()
+
+    @property
+    def lost(self) -> bool:
+        """See EffectSession."""
+        return self._connection is not None and self._connection.invalidated
+
+    def discard(self) -> None:
+        """See EffectSession."""
+        _discard(self._connection)
 
     def end(self) -> None:
         """See EffectSession."""
@@ -179,6 +211,11 @@ def _flush(session: Session, began: SessionTransaction | None, connection: sa.Co
     dialect_of(connection.dialect.name).refuse_failed(connection)
 
 
+def _discard(connection: sa.Connection | None) -> None:
+    if connection is not None and not connection.closed and not connection.invalidated:
+        connection.invalidate()
+
+
 def _refuse(what: str) -> NoReturn:
     raise SessionOwnedError(
         f"do not call record.session.{what}(): the framework commits when the handler returns and"
@@ -199,6 +236,11 @@ class SyncTransaction:
         self.info = effects.info
         self._effects = effects
 
+    @property
+    def lost(self) -> bool:
+        """See EffectSession."""
+        return self._effects.lost
+
     def run(self, function: Callable[..., Any], *given: Any) -> Any:
         """Call a function with the session as its first argument."""
         return function(self._effects, *given)
@@ -211,6 +253,11 @@ class AsyncTransaction:
         self.session = session
         self.info = effects.info
         self._effects = effects
+
+    @property
+    def lost(self) -> bool:
+        """See EffectSession."""
+        return self._effects.lost
 
     def run(self, function: Callable[..., Any], *given: Any) -> Any:
         """Return an awaitable that calls a function with the synchronous session first."""

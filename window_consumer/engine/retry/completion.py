@@ -141,7 +141,7 @@ class Completion:
             if lane in behind:
                 continue
             if isinstance(failure.error, HoldCalls):
-                self.held_until = max(self.held_until, now + failure.error.after_s)
+                self._hold(failure, now + failure.error.after_s, now)
             each = self._outcomes.fail(
                 partition,
                 messages[index],
@@ -171,6 +171,13 @@ class Completion:
         if results.held and partition.gives_out:
             self._dispatcher.release_halves(partition)
             put_back(slice_, results.held, failed, self._retry_queue, now)
+
+    def _hold(self, failure: Failure, until: float, now: float) -> None:
+        """Start nothing before a time, as a call has asked for."""
+        if until > self.held_until:
+            self.held_until = until
+            if self._outcomes.observer is not None:
+                self._outcomes.observer.held(failure, until, now)
 
     def _finish_called(self, slice_: Slice, results: SliceResults, now: float) -> None:
         """Finish the records whose handler returned or skipped them."""
