@@ -54,7 +54,7 @@ class DatabaseUnavailable(HoldCalls):
     """The database takes no effects, whatever the record; there was none of this call."""
 
 
-class NoConnectionError(WindowConsumerError):
+class NotConnected(Exception):  # noqa: N818 - becomes DatabaseUnavailable; nothing failed
     """There is no connection to the database; its cause says why."""
 
 
@@ -151,7 +151,7 @@ _MOST_LOST: Final = 100_000
 
 
 def begin(session: EffectSession) -> None:
-    """Begin a transaction; raises NoConnectionError if the database gives no connection."""
+    """Begin a transaction; raises NotConnected if the database gives no connection."""
     try:
         session.begin_effects()
     except WindowConsumerError:
@@ -159,7 +159,7 @@ def begin(session: EffectSession) -> None:
     except Exception as error:
         if is_lock_timeout(error) or is_retryable(error):
             raise
-        raise NoConnectionError(reason_of(error)) from error
+        raise NotConnected(reason_of(error)) from error
 
 
 def outage_of(error: BaseException, stage: CallStage, *, lost: bool) -> str | None:
@@ -168,12 +168,12 @@ def outage_of(error: BaseException, stage: CallStage, *, lost: bool) -> str | No
     ``lost`` if the connection of the call is.
     """
     if stage is CallStage.ENTRY:
-        met = isinstance(error, NoConnectionError) or lost or _is_unusable(error)
+        met = isinstance(error, NotConnected) or lost or _is_unusable(error)
     else:
         met = lost and isinstance(error, Exception) and not isinstance(error, HandlerSignal)
     if not met:
         return None
-    cause = error.__cause__ if isinstance(error, NoConnectionError) else error
+    cause = error.__cause__ if isinstance(error, NotConnected) else error
     assert cause is not None
     remedy = remedy_of(cause)
     why = " ".join(reason_of(cause).split()) or type(cause).__name__
