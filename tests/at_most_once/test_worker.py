@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import reading
 from tests.at_most_once import in_children
 from tests.commands import kafka_of
 from tests.logged import lines_of
@@ -20,6 +21,7 @@ from window_consumer.engine.counters import Counters
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.model.errors import RunError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.trace.event import TraceEvent
 
 WAIT_S = 30.0
 RECORDS = 60
@@ -34,6 +36,8 @@ class Shop:
         self._file = folder / "workers.yaml"
         self.calls = folder / "calls"
         self.calls.touch()
+        self.sections: dict[str, Any] = {}
+        """Those of the configuration besides its worker."""
 
     def record_call(self, record: Record) -> None:
         with self.calls.open("a") as file:
@@ -42,9 +46,13 @@ class Shop:
     def called(self) -> Counter[str]:
         return Counter(self.calls.read_text().split())
 
+    def traced(self) -> list[TraceEvent]:
+        return reading.events(self.broker.read_all("wc.trace"))
+
     def configured(self, **keys: Any) -> Path:
         worker = {"group": "g", "topics": ["orders"], "delivery": "at_most_once", **keys}
-        content = {"kafka": kafka_of(self.broker), "workers": {"charge": worker}}
+        workers = {"charge": worker}
+        content = {"kafka": kafka_of(self.broker), "workers": workers, **self.sections}
         self._file.write_text(yaml.safe_dump(content))
         return self._file
 
@@ -152,6 +160,25 @@ def test_what_does_not_end_in_time_is_lost_and_named(
     second = shop.run(RECORDS - first.lost + 3, concurrency=3)
     assert max(shop.called().values()) == 1
     assert first.lost + second.processed == RECORDS
+
+
+def test_a_failure_is_counted_logged_and_traced(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    def call(record: Record) -> None:
+        shop.record_call(record)
+        if is_bad(record):
+            raise ValueError("bad")
+
+    shop.app.handler(name="charge")(call)
+    shop.broker.create_topic("wc.trace", 1)
+    shop.sections = {"trace": {"sample": "100%"}}
+    counters = shop.run(RECORDS)
+    assert counters.dropped == 6
+    assert len(lines_of(caplog, LogEvent.CALL_FAILED)) >= 1  # many alike share a line
+    ends = Counter((each.step, each.status) for each in shop.traced() if each.step != "received")
+    spent = "RETRIES_EXHAUSTED"
+    assert ends == {("processed", "ok"): 54, ("failed", spent): 6, ("dropped", spent): 6}
 
 
 def test_no_topic_is_created_for_copies(shop: Shop) -> None:

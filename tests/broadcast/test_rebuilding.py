@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import reading, topics
 from tests.broadcast.test_worker import WAIT_S, Replica, is_ready
@@ -92,6 +92,32 @@ def test_a_worker_is_ready_though_the_last_offsets_were_cleaned_or_deleted(
     with replica.start(tmp_path / "workers.yaml", prices.settings) as running:
         wait_until(lambda: is_ready(running), WAIT_S, "it is ready")
         assert replica.handled == [(0, 2), (0, 3)]
+
+
+@pytest.mark.parametrize("records", [0, 5], ids=["empty", "with records"])
+def test_a_topic_that_is_recreated_while_it_rebuilds_is_rebuilt_from_its_beginning(
+    make_prices: MakePrices, tmp_path: Path, records: int
+) -> None:
+    """The ends of the deleted topic are never reached; those of the new one count."""
+    prices = make_prices(2)
+    for partition in range(2):
+        prices.write(partition, b"bread", b"milk", b"eggs")
+    replica = Replica(prices.topic)
+    replica.gate.clear()
+    with replica.start(tmp_path / "workers.yaml", prices.settings, concurrency=2) as running:
+        loop = running.workers[0].loop
+        wait_until(lambda: loop.catching_up == 6, WAIT_S, "it knows the ends")
+        topics.make_anew(prices.admin, NewTopic(prices.topic, 2, 1))
+        if records:
+            prices.write(1, *(b"%d" % number for number in range(records)))
+        wait_until(lambda: prices.ends() == [0, records], WAIT_S, "the new topic is there")
+        left = records or None
+        wait_until(lambda: loop.catching_up == left, WAIT_S, "it knows the new ends")
+        assert is_ready(running) == (not records)
+        replica.gate.set()
+        wait_until(lambda: is_ready(running), WAIT_S, "it is ready")
+        new = {(1, offset) for offset in range(3, records)}  # the old ones ended before
+        assert new <= set(replica.handled)
 
 
 def test_what_comes_while_it_rebuilds_does_not_keep_it_from_being_ready(

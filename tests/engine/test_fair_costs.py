@@ -11,12 +11,30 @@ from typing import Any
 import pytest
 
 import window_consumer
-from tests.engine.support import Note
+from tests.engine.driver import Driven
+from tests.engine.support import ORDERS, OTHERS, Note
 from tests.engine.test_fair_shares import SLOTS, Shop
 from window_consumer.engine.scheduling.record_queue import Place
+from window_consumer.engine.scheduling.shares import share_classes
 
 PACKAGE = str(Path(window_consumer.__file__).parent)
 TURNS = 10
+
+
+def files_of(what: Callable[[], object]) -> set[str]:
+    """Return the files of the package whose functions a call runs."""
+    files = set()
+
+    def collect(frame: FrameType, _event: str, _: Any) -> None:
+        files.add(frame.f_code.co_filename)
+
+    before = sys.gettrace()
+    sys.settrace(collect)
+    try:
+        what()
+    finally:
+        sys.settrace(before)
+    return {each for each in files if each.startswith(PACKAGE)}
 
 
 def steps_of(what: Callable[[], object]) -> int:
@@ -103,3 +121,32 @@ def test_a_sample_takes_as_many_steps_with_ten_thousand_classes_as_with_a_thousa
         return steps_of(sample)
 
     assert steps_with(10_000) < 1.3 * steps_with(1_000)
+
+
+def all_called(make: Callable[[], Driven]) -> Callable[[], object]:
+    """Return what builds an Engine, lets it run records of two partitions, and looks at it."""
+
+    def run() -> None:
+        driven = make()
+        for name in (ORDERS, OTHERS):
+            driven.deliver(*(Note(at, b"%d" % (at % 3)) for at in range(20)), name=name)
+        for _ in range(30):
+            driven.tick(0.1)
+            driven.finish_all()
+        assert driven.engine.counters.processed == 40
+        driven.snapshot()
+
+    return run
+
+
+@pytest.mark.parametrize("ordering", ["unordered", "key", "partition"])
+def test_without_fair_no_code_of_classes_runs(ordering: str) -> None:
+    def plain() -> Driven:
+        return Driven(names=(ORDERS, OTHERS), slots=SLOTS, ordering=ordering)
+
+    def shared() -> Driven:
+        return Shop(ordering)
+
+    classes = str(Path(share_classes.__file__).parent)
+    assert not [each for each in files_of(all_called(plain)) if each.startswith(classes)]
+    assert [each for each in files_of(all_called(shared)) if each.startswith(classes)]

@@ -52,6 +52,11 @@ class CatchUp:
             if self._behind:
                 self._behind.pop(name, None)
 
+    def begin_anew(self, name: TopicPartition, end: int | None) -> None:
+        """Take a partition whose log is another one now: what is in it has to be handled, too."""
+        if self._behind is not None and not self.is_done:
+            self._behind[name] = end
+
     def advance(self, engine: Engine) -> None:
         """Drop the partitions whose records are handled up to the end that was seen."""
         if self.is_done or self._behind is None:
@@ -109,6 +114,10 @@ class BroadcastOffsets(StartOffsets):
     def remove(self, names: Sequence[TopicPartition]) -> None:
         """See StartOffsets."""
         self._catch_up.remove(names)
+
+    def begins_anew(self, name: TopicPartition, end: int | None) -> None:
+        """See StartOffsets."""
+        self._catch_up.begin_anew(name, end)
 
     def find(
         self, names: Sequence[TopicPartition], facts: Mapping[str, TopicFacts]

@@ -64,8 +64,10 @@ class OffsetResets:
         self._assignments.remove(anew)
         self.remove(anew)
         for name in anew:
-            exists = name.partition < facts[name.topic].partitions
-            if exists and self._assignments.prepare(name, now):
+            if name.partition >= facts[name.topic].partitions:
+                continue
+            self._assignments.starts.begins_anew(name, None)
+            if self._assignments.prepare(name, now):
                 self._begin_anew(name, facts[name.topic], now)
 
     def retry(self, now: float) -> None:
@@ -101,7 +103,8 @@ class OffsetResets:
             self.reset_recreated(facts, now)
             return
         position = max(partition.next_delivery, partition.position)
-        offset = self._position_after_loss(name, position)
+        low, end = self._log(name)
+        offset = self._position_after_loss(name, position, low, end)
         if offset >= position:
             # The window continues beyond the hole; open records below it stay open.
             self._source.seek(name, offset)
@@ -113,12 +116,12 @@ class OffsetResets:
         topic_id = self._assignments.topic_ids.get(name)
         known_partitions = partition.commit.known_partitions
         self._assignments.starts.remove([name])
+        self._assignments.starts.begins_anew(name, end)
         self._worker_log.calls.outlived(self._engine.on_lost([name], now))
         partitions = facts[name.topic].partitions if name.topic in facts else 0
         self._begin(name, offset, topic_id, known_partitions, partitions, now)
 
-    def _position_after_loss(self, name: TopicPartition, position: int) -> int:
-        low, end = self._log(name)
+    def _position_after_loss(self, name: TopicPartition, position: int, low: int, end: int) -> int:
         if low <= position <= end:
             # Only prefetched records were gone, or the log has grown since.
             return position
@@ -149,7 +152,8 @@ class OffsetResets:
 
     def _begin_anew(self, name: TopicPartition, facts: TopicFacts, now: float) -> None:
         def begin() -> None:
-            low, _ = self._log(name)
+            low, end = self._log(name)
+            self._assignments.starts.begins_anew(name, end)
             self._assignments.topic_ids[name] = facts.topic_id
             self._begin(name, low, facts.topic_id, facts.partitions, facts.partitions, now)
 

@@ -62,6 +62,12 @@ class StartOffsets(ABC):
     def appeared(self, topics: Iterable[str]) -> None:  # noqa: B027 - as above
         """Record topics that are new to the cluster; they are read from their beginning."""
 
+    def begins_anew(self, name: TopicPartition, end: int | None) -> None:  # noqa: B027 - as above
+        """Record that a partition is read from another log, or one that was cut.
+
+        ``end`` is where that log ends now, None where it is not known yet.
+        """
+
 
 class CommittedStartOffsets(StartOffsets):
     """Begins behind the group's commits, and by a rule where there is none.
