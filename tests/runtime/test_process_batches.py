@@ -16,7 +16,7 @@ from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, Note
 from tests.runtime import children
 from tests.runtime.holdings import Holdings
-from tests.runtime.test_process_pool import offsets
+from tests.runtime.process_pools import offsets
 from tests.waiting import wait_until
 from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.retry.policy import RetryRules
