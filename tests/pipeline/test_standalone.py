@@ -18,11 +18,15 @@ from deltalake import DeltaTable
 import window_consumer.__main__
 from tests.commands import Commands
 from tests.conftest import MakeTopic
+from tests.pipeline.conftest import INTERPRETED, QUICK
 from tests.pipeline.standalone import BIN, DEADLINE_S, ENVIRONMENT, SHORT_LIVED, Cluster, standalone
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from tests.waiting import wait_until
 from window_consumer.spark import jars
 from window_consumer.testing.real_kafka import RealKafka
+
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Spark's defaults, for one run of the job that tests elsewhere interpret."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +51,7 @@ def test_two_workers_one_of_which_loses_its_executor_count_nothing_twice(
 ) -> None:
     events = make_topic("events", 2)
     write(kafka.bootstrap, events, [batch(sequence, 1000) for sequence in range(6)])
-    spark = {"properties": cluster.properties}
+    spark = {"properties": QUICK | INTERPRETED | cluster.properties}
     file = configured(tmp_path, kafka.bootstrap, events, batch_records=6, spark=spark)
     run = ["pipeline", "run", "trace", "-c", str(file)]
     command = [sys.executable, "-m", "window_consumer"]
@@ -81,6 +85,7 @@ def test_two_workers_one_of_which_loses_its_executor_count_nothing_twice(
             *("--driver-java-options", cluster.java_options, "--total-executor-cores", "1"),
             *("--conf", f"spark.executor.extraJavaOptions={SHORT_LIVED}"),
             *("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false"),
+            *(each for pair in COMPILED.items() for each in ("--conf", "=".join(pair))),
             window_consumer.__main__.__file__,
             *run,
         ],
