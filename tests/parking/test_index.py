@@ -18,6 +18,7 @@ OFFSETS = st.integers(0, 30)
 
 HOME = TopicPartition("orders", 0)
 PARK = TopicPartition("g.orders.park", 0)
+LEVEL = TopicPartition("g.orders.retry.1m", 0)
 
 
 def index(*entered: tuple[bytes, int], **limits: int) -> LadderIndex:
@@ -77,6 +78,15 @@ def test_a_record_with_two_copies_has_ended_with_the_last_one() -> None:
     assert found.end(b"a", 3, (PARK, 0)) == ((PARK, 1),)
     assert not found.may_start(b"a", 5)
     assert found.end(b"a", 3, (PARK, 1)) == ((PARK, 2),)
+
+
+def test_the_other_copy_of_a_head_that_has_ended_in_a_level_is_unread() -> None:
+    found = index((b"a", 3), (b"a", 3), (b"a", 5))
+    found.climb(b"a", 3)
+    assert not found.has_unread_head, "the one in the level comes when it is due"
+    found.deliver(b"a", 3, (LEVEL, 0), 0.0)
+    found.end(b"a", 3, (LEVEL, 0), is_copy=True)
+    assert found.has_unread_head
 
 
 def test_a_copy_that_moves_on_is_the_same_record() -> None:

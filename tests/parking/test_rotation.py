@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tests.engine.laddered import RETRIED
 from tests.engine.support import ORDERS, Note
-from tests.parking.test_rules import PARK, Parked
+from tests.parking.test_rules import PARK, WAIT_S, Parked
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.parking.rotation import AGAIN_S
+from window_consumer.parking.scans import LadderCopy
 
 
 class Rotated(Parked):
@@ -127,6 +128,26 @@ def test_each_of_two_copies_of_a_record_is_rotated() -> None:
     assert driven.rotated() == [], "each has been rotated"
     driven.tick(AGAIN_S)
     assert driven.rotated() == [4, 5]
+
+
+def test_records_make_room_for_the_other_copy_of_a_head_that_has_ended_in_its_level() -> None:
+    driven = Parked(window_cells=2, cell_records=2, assigns=False)
+    # A process was killed before it had committed that the head left the park topic.
+    behind = [LadderCopy(at, b"k", at + 1) for at in range(4)]
+    head = LadderCopy(4, b"k", 0)
+    driven.ladder.contents = {PARK: [*behind, head], RETRIED: [LadderCopy(0, b"k", 0)]}
+    for name in (PARK, RETRIED):
+        driven.scans.begin(name)
+    driven.assign(PARK, RETRIED)
+    driven.scans.begin(ORDERS).result(WAIT_S)
+    driven.assign(ORDERS)
+    driven.deliver(*(driven.copy_of(each.at, each.offset) for each in behind), name=PARK)
+    driven.tick()
+    assert not driven.last_published, "the head comes when it is due"
+    driven.deliver(driven.copy_of(0, 0), name=RETRIED)
+    driven.tick()
+    driven.finish_running()
+    assert [each.message.offset() for each in driven.last_published] == [0, 1]
 
 
 def test_two_copies_of_a_record_are_called_one_after_the_other() -> None:

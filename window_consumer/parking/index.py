@@ -80,7 +80,7 @@ class _Line:
     start: int = 0
     """Those before have ended. They are removed together."""
     climbing: int | None = None
-    """The record that has last moved to a level."""
+    """The record that has last moved to a level, until it ends there."""
     dead_head: int | None = None
     """A record that became a dead letter. Those behind it, up to ``last_follower``, become dead
     letters too."""
@@ -294,6 +294,8 @@ class LadderIndex:
             del self._lines[lane]
             self._unread.pop(lane, None)
             return ()
+        if offset == line.climbing:
+            line.climbing = None  # its other copy, if it has one, is elsewhere
         self._unread[lane] = None
         return tuple(self._places.get((lane, line.head), ()))
 
