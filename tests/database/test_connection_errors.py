@@ -225,3 +225,15 @@ def test_one_of_several_addresses_that_is_only_away_is_waited_for() -> None:
 def test_a_place_names_no_password() -> None:
     url = sa.make_url("postgresql://shop:hush@db/shop?sslpassword=hush&password=hush&host=a")
     assert place_of(url) == "postgresql://shop:***@db/shop?host=a"
+
+
+@pytest.mark.parametrize("command", [("check", "shop:app"), ("outbox", "status")])
+def test_a_driver_that_is_missing_is_answered_with_one_that_is_there(
+    commands: Commands, command: tuple[str, ...]
+) -> None:
+    url = "postgresql+psycopg2://shop@db/shop"
+    commands.application(f"import sqlalchemy\nsqlalchemy.create_engine({url!r})\n")
+    commands.configure({"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "outbox": {"database": url}})
+    ended = commands.run(*command)
+    assert ended.code == 2, ended.said
+    assert "postgresql+psycopg://" in ended.err

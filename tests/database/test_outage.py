@@ -17,6 +17,7 @@ from tests.database.once_workers import KINDS, Kind, OnceBench
 from tests.logged import lines_of
 from tests.waiting import wait_until
 from window_consumer import Record, Running
+from window_consumer.config.sections.guards import StallConfig
 from window_consumer.database.once.outage_rule import KIND
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
@@ -134,6 +135,20 @@ def test_a_record_whose_calls_keep_losing_the_connection_leaves(
     shop.engine.dispose()
     assert shop.placed == ["good"]
     assert len(shop.calls) == 3
+
+
+def test_a_host_that_vanishes_is_given_up_before_a_call_stalls(shop_in_postgres: OnceShop) -> None:
+    shop = shop_in_postgres
+    engine = sa.create_engine(shop.url, connect_args={"connect_timeout": 7})
+    shop.once(engine=engine)
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        given = driver.info.get_parameters()
+    engine.dispose()
+    assert given["connect_timeout"] == "7"
+    limits = [int(given[f"keepalives_{name}"]) for name in ("idle", "interval", "count")]
+    assert limits[0] + limits[1] * limits[2] < StallConfig().after
+    assert int(given["tcp_user_timeout"]) < StallConfig().after * 1000
 
 
 def test_what_the_database_refuses_a_handler_is_its_failure(shop_in_postgres: OnceShop) -> None:

@@ -114,4 +114,7 @@ def _broken(spec: str, error: BaseException) -> str:
     place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
     if isinstance(error, SyntaxError) and error.filename:
         place = f" at {error.filename}:{error.lineno}"
-    return f"{spec}: the module cannot be imported{place}: {type(error).__name__}: {error}"
+    advice = ""
+    if isinstance(error, ModuleNotFoundError) and error.name == "psycopg2":
+        advice = ": write postgresql+psycopg://... for the driver of the extra sql, or install it"
+    return f"{spec}: the module cannot be imported{place}: {type(error).__name__}: {error}{advice}"

@@ -47,6 +47,20 @@ _KEEPALIVES: Final = {
 """PostgreSQL ends the transaction of a vanished host after 60 s. The first three, in seconds, are
 for idle connections; the last, in ms, is for unacknowledged responses, which TCP would otherwise
 retransmit for a quarter of an hour."""
+_LIBPQ: Final = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+_GIVES_UP: Final[Mapping[str, Mapping[str, int]]] = {
+    "psycopg": _LIBPQ,
+    "psycopg2": _LIBPQ,
+    "asyncpg": {"timeout": 10},
+}
+"""By driver, the same for the client: a host that vanishes without a word is an outage, and no call
+that has stalled, if connections to it end within ``stall.after`` (30 s). Units as above."""
 
 
 @frozen
@@ -247,7 +261,17 @@ def _prepare(engine: Engine) -> Engine:
     dialect = dialect_of(sync.dialect.name)
     if dialect.name == "postgresql" and not sa.event.contains(sync, "connect", keep_alive):
         sa.event.listen(sync, "connect", keep_alive)
+        sa.event.listen(sync, "do_connect", _give_up_soon)
     return engine
+
+
+def _give_up_soon(dialect: sa.Dialect, _record: object, _given: object, named: Any) -> None:
+    """Let a driver give up a host that has vanished; the application's own values stay."""
+    limits = _GIVES_UP.get(dialect.driver, {})
+    if "PGCONNECT_TIMEOUT" in os.environ:
+        limits = {name: value for name, value in limits.items() if name != "connect_timeout"}
+    for name, value in limits.items():
+        named.setdefault(name, value)
 
 
 def keep_alive(connection: Any, _record: object = None) -> None:

@@ -68,8 +68,13 @@ class OutboxDatabase:
             dialect.check_listens(url)
         try:
             engine = dialect.engine(url)
-        except (ArgumentError, ImportError) as error:
+        except ArgumentError as error:
             raise UsageError(f"outbox.database: {error}") from None
+        except ImportError as error:
+            other = f"{url.get_backend_name()}+{_SYNC_DRIVERS.get(url.get_backend_name(), '...')}"
+            raise UsageError(
+                f"outbox.database: {error}: write {other}://..., or install this driver"
+            ) from None
         return cls(config, outbox, engine, OutboxStore(outbox, dialect.name))
 
     def listening_engine(self) -> sa.Engine:
