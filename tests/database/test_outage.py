@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.logged import lines_of
 from tests.waiting import wait_until
 from window_consumer import Record, Running
 from window_consumer.config.sections.guards import StallConfig
+from window_consumer.database.once.outage import CallStage, outage_of
 from window_consumer.database.once.outage_rule import KIND
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
@@ -149,6 +151,12 @@ def test_a_host_that_vanishes_is_given_up_before_a_call_stalls(shop_in_postgres:
     limits = [int(given[f"keepalives_{name}"]) for name in ("idle", "interval", "count")]
     assert limits[0] + limits[1] * limits[2] < StallConfig().after
     assert int(given["tcp_user_timeout"]) < StallConfig().after * 1000
+
+
+@pytest.mark.parametrize("stage", CallStage)
+def test_a_cancelled_call_has_met_no_outage(stage: CallStage) -> None:
+    assert outage_of(asyncio.CancelledError(), stage, lost=True) is None
+    assert outage_of(OSError("no route"), stage, lost=True) is not None
 
 
 def test_what_the_database_refuses_a_handler_is_its_failure(shop_in_postgres: OnceShop) -> None:

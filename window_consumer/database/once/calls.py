@@ -240,7 +240,8 @@ class OnceCalls:
                 return self._outage.met(why, began)
         else:
             self._lost.over(records)
-            self._outage.over()
+            if isinstance(error, Exception):  # else it was cancelled, and may have met the outage
+                self._outage.over()
         if again is None:
             self._waits.over(records)
         elif not isinstance(error, FencedOut):

@@ -167,10 +167,12 @@ def outage_of(error: BaseException, stage: CallStage, *, lost: bool) -> str | No
 
     ``lost`` if the connection of the call is.
     """
+    if not isinstance(error, Exception):
+        return None  # the call is cancelled, which closes its connection
     if stage is CallStage.ENTRY:
         met = isinstance(error, NotConnected) or lost or _is_unusable(error)
     else:
-        met = lost and isinstance(error, Exception) and not isinstance(error, HandlerSignal)
+        met = lost and not isinstance(error, HandlerSignal)
     if not met:
         return None
     cause = error.__cause__ if isinstance(error, NotConnected) else error
