@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryError
 
 from tests.schema_registry.orders import AvroOrder, unframed, with_id, written
 from tests.schema_registry.registry import Registry
 from tests.schema_registry.worker import app_with, reading
+from tests.waiting import wait_until
 from window_consumer.schema_registry.client import RegistryClient, RegistryOutageError
 from window_consumer.schema_registry.config import SchemaConfig
 from window_consumer.testing import DEAD_LETTERED, DONE
@@ -87,3 +91,37 @@ def test_poison_in_an_outage_still_is_poison(registry: Registry) -> None:
         assert sent[-1].outcome is DEAD_LETTERED
         assert app.send("orders", with_id(good, 50)).outcome is DEAD_LETTERED
         assert app.send("orders", good).outcome is DONE
+
+
+@pytest.mark.parametrize(
+    ("schema_id", "answer", "raised"),
+    [
+        (1, None, None),
+        (99, None, SchemaRegistryError),
+        (1, OUTAGES["an error of the server"], RegistryOutageError),
+    ],
+)
+def test_threads_that_begin_together_ask_once(
+    schema_id: int, answer: tuple[int, Any] | None, raised: type | None, registry: Registry
+) -> None:
+    written(registry.url, "avro")
+    client = RegistryClient(SchemaConfig(registry=(registry.url,), format="avro"))
+    registry.gate.clear()
+    registry.broken = answer
+    together = threading.Barrier(8, timeout=30)
+
+    def ask() -> None:
+        together.wait()
+        client.get_schema(schema_id)
+
+    with ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(ask) for _ in range(8)]
+        wait_until(lambda: registry.asked)
+        registry.gate.set()
+        errors = [each.exception(30) for each in asked]
+    if raised is None:
+        assert errors == [None] * 8
+    else:
+        assert {type(each) for each in errors} == {raised}
+    if answer is None:  # a late thread may ask again after an outage
+        assert len(registry.asked) == 1

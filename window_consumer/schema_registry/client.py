@@ -11,6 +11,7 @@ import json
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeVar
 
@@ -51,6 +52,7 @@ class RegistryClient(SchemaRegistryClient):
         self._format = config.format
         self.where = config.registry[0]
         self._found: dict[object, Schema] = {}
+        self._asking: dict[object, Future[Schema]] = {}
         self._missing: dict[object, tuple[float, SchemaRegistryError]] = {}
         weakref.finalize(self, self._rest_client.session.close)
 
@@ -95,15 +97,34 @@ class RegistryClient(SchemaRegistryClient):
 
     def _schema(self, what: str, key: object, ask: Callable[[], Schema]) -> Schema:
         found = self._found.get(key)
-        if found is None:
-            self._refuse_missing(key)
-            try:
-                found = self._asked(what, ask)
-            except SchemaRegistryError as error:
-                self._remember_missing(key, error)
-                raise
-            self._refuse_unusable(what, found)
+        return self._fetched_once(what, key, ask) if found is None else found
+
+    def _fetched_once(self, what: str, key: object, ask: Callable[[], Schema]) -> Schema:
+        """Return a new schema; threads that ask for it meanwhile get the same answer."""
+        mine: Future[Schema] = Future()
+        asked = self._asking.setdefault(key, mine)
+        if asked is not mine:
+            return _answer_of(asked)
+        try:
+            found = self._found.get(key) or self._fetched(what, key, ask)
             self._found[key] = found
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(found)
+            return found
+        finally:
+            del self._asking[key]
+
+    def _fetched(self, what: str, key: object, ask: Callable[[], Schema]) -> Schema:
+        self._refuse_missing(key)
+        try:
+            found = self._asked(what, ask)
+        except SchemaRegistryError as error:
+            self._remember_missing(key, error)
+            raise
+        self._refuse_unusable(what, found)
         return found
 
     def _refuse_unusable(self, what: str, schema: Schema) -> None:
@@ -121,7 +142,7 @@ class RegistryClient(SchemaRegistryClient):
     def _refuse_missing(self, key: object) -> None:
         until, error = self._missing.get(key, (0.0, None))
         if error is not None and time.monotonic() < until:
-            raise SchemaRegistryError(error.http_status_code, error.error_code, error.error_message)
+            raise _again(error)
 
     def _remember_missing(self, key: object, error: SchemaRegistryError) -> None:
         if len(self._missing) >= _MOST_MISSING:
@@ -131,6 +152,21 @@ class RegistryClient(SchemaRegistryClient):
     def _asked(self, what: str, ask: Callable[[], T]) -> T:
         with _outages(self.where, what):
             return ask()
+
+
+def _answer_of(asked: Future[Schema]) -> Schema:
+    """Return what another thread is asking for, or raise what it has raised."""
+    try:
+        return asked.result()
+    except SchemaRegistryError as error:
+        raise _again(error) from None
+    except RegistryOutageError as error:
+        raise RegistryOutageError(str(error)) from None
+
+
+def _again(error: SchemaRegistryError) -> SchemaRegistryError:
+    """Return the same error, for another thread: raising one adds to its traceback."""
+    return SchemaRegistryError(error.http_status_code, error.error_code, error.error_message)
 
 
 @contextmanager
