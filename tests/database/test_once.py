@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.database.once_shop import DEADLINE_S, OVERTAKE, QUICK, OnceShop
 from tests.golden_texts import Golden
+from tests.logged import lines_of
 from tests.waiting import wait_until
 from window_consumer import App, PartialFailure, Produce, Record
 from window_consumer.database import Once
@@ -25,6 +26,7 @@ from window_consumer.database.once.once import OnceValues
 from window_consumer.database.once.startup import OnceWorker, delete_once
 from window_consumer.database.once.tables import MAX_DELETED
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 
 
 def test_a_repeated_id_has_one_effect_and_no_second_call(shop: OnceShop) -> None:
@@ -361,18 +363,18 @@ def test_a_pool_smaller_than_the_concurrency_is_warned_of_with_both_numbers(
     engine.dispose()
 
 
-def test_a_database_that_is_away_fails_calls_and_opens_the_breaker(
+def test_a_database_that_is_away_from_the_start_is_waited_for(
     shop_in_postgres: OnceShop, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop = shop_in_postgres
     once = Once(sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/shop"))
     shop.fill(*(str(n) for n in range(40)))
-    breaker = {"min_calls": 10, "cool_down": "1h"}
-    with shop.start(once, breaker=breaker, retry={"attempts": 2, "backoff": "10ms..10ms"}) as r:
-        wait_until(lambda: r.counters["place"].breaker_opened)
-        did = r.counters["place"]
-        assert (did.processed, did.dead_lettered) == (0, 0)
-    assert "once.database_away" in {getattr(r, "event", "") for r in caplog.records}
+    with shop.start(once, retry={"attempts": 1, "on_failure": "overtake"}) as running:
+        wait_until(lambda: running.counters["place"].retried >= 2)
+        did = running.counters["place"]
+        assert (did.processed, did.dead_lettered, did.breaker_opened) == (0, 0, 0)
+    # At the start, and when the first call has met it.
+    assert len(lines_of(caplog, LogEvent.ONCE_DATABASE_AWAY)) == 2
 
 
 def test_the_cleaner_deletes_old_ids_of_its_worker_only(shop: OnceShop) -> None:
