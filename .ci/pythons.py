@@ -42,7 +42,6 @@ def attempt(python: str, wheel: Path) -> None:
         strict = [theirs, "-W", "error"]
         _do([*strict, "smoke.py"], work)
         _do([*strict, "-m", "window_consumer", "check", "kinds:app"], work)
-        _do([*strict, "-m", "window_consumer", "demo", "--json", "--no-ui"], work)
 
 
 def _do(command: list[str], directory: Path | str) -> None:

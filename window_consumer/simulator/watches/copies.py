@@ -152,6 +152,8 @@ class CopyWatch:
         _, record = self._record_of[id(copy)]
         if self._history.plan.is_transactional:
             self._acked.append((record, copy))
+            if dict(copy.headers).get(names.REASON) == b"PARKED":
+                self._call_watch.parking.parked(record)
         log = history.broker.log(*name)
         if name.topic in history.retry_levels:
             history.produced(log, message, poison=record.poison, copy_of=record)
@@ -184,7 +186,8 @@ class CopyWatch:
                 if not history.plan.is_transactional:
                     self._acked.append((record, copy))
                 reason = dict(copy.headers).get(names.REASON)
-                if reason == b"PARKED" and tenure.current:
+                is_written = not history.plan.is_transactional  # else with its transaction
+                if reason == b"PARKED" and tenure.current and is_written:
                     self._call_watch.parking.parked(record)
                 if copy.topic not in history.retry_levels:
                     self._call_watch.parking.ended(record, is_dead=reason != b"EXPIRED")
