@@ -7,7 +7,7 @@ records.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from attrs import evolve
@@ -202,12 +202,12 @@ class RetryQueue:
     def next_calls(self, at_most: int) -> list[FailedRecord]:
         """Return records that are called now, see ``FailedRecords.next_calls``."""
         records = self.records.next_calls(at_most)
-        self._counters.retried += len(records)
+        self._counters.retried += _after_failures(records)
         return records
 
     def not_called(self, records: Sequence[FailedRecord]) -> None:
         """Take back records whose next call was dispatched and did not start."""
-        self._counters.retried -= len(records)
+        self._counters.retried -= _after_failures(records)
         self.records.put_back(records)
 
     # ---- the breaker
@@ -373,3 +373,8 @@ def _waits_for_a_call(failed: FailedRecord) -> bool:
     at_rest = failed.state in {RecordState.GONE, RecordState.HELD_BY_RULE}
     still = failed.released and not at_rest
     return still and failed.spent is None and partition.is_assigned and not partition.is_suspended
+
+
+def _after_failures(records: Iterable[FailedRecord]) -> int:
+    """Return how many of these calls follow one that failed: others are no retries."""
+    return sum(not isinstance(each.failure.error, CallAgain) for each in records)
