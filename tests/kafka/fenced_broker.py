@@ -35,7 +35,7 @@ class FencedBroker:
         self._ends: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self.takes_records = threading.Event()
-        """While it is not set, connections with records stand still."""
+        """Unless it is set, requests that carry records are held."""
         self.takes_records.set()
         self.is_fenced = False
         self.answers = 0

@@ -155,7 +155,7 @@ def test_a_batch_that_somebody_else_has_written_is_reported(has_read: HasRead) -
 def test_two_processes_that_write_a_batch_at_once_write_it_once(
     has_read: HasRead, tmp_path: Path
 ) -> None:
-    """... as they may in a directory of several machines; the slower one is told."""
+    """Several machines may share the directory; the slower process gets an error."""
     pipeline = has_read(1)
     plan = pipeline.plan()
     records = sources.bounded(pipeline.spark, sources.options(plan.kafka, topic_of(plan)))

@@ -1,4 +1,4 @@
-"""A job whose topic was made anew, or whose cluster is another one, says so before it reads."""
+"""A job refuses to read a topic that was recreated, or another cluster, and says why."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
 
 
 def test_a_topic_of_dead_letters_that_was_made_anew_is_reported(pipeline: Pipeline) -> None:
-    """... and not one that has come since, nor one that is gone."""
+    """New topics and deleted ones are not reported."""
     job = jobs.JOBS["dlq"]
     plan = pipeline.plan(dlq={"topics": [], "patterns": [rf"^{pipeline.topic}"]})
 

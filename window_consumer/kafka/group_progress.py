@@ -165,7 +165,7 @@ class GroupProgress:
     def check_alone(self) -> None:
         """Raise RunError if another process has moved the group since our last commit.
 
-        Also one that has moved it back to the same offset, in a run of its own.
+        This includes one whose own run has brought it back to the same offset.
         """
         for name, found in self._standing(self._committed).items():
             if found != self._committed[name]:

@@ -37,7 +37,7 @@ FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 1.0
 """A new connection each second is no load, and so long an outage ends later for the worker."""
 BEHIND_S: Final = 0.2
-"""The pause of calls that meet another one that tries."""
+"""How long other calls wait while one tries the database."""
 TRIES_S: Final = 30.0
 """After this long without an answer another call may try, too: the first may have been dropped."""
 

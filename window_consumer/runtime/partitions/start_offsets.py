@@ -63,7 +63,7 @@ class StartOffsets(ABC):
         """Record topics that are new to the cluster; they are read from their beginning."""
 
     def begins_anew(self, name: TopicPartition, end: int | None) -> None:  # noqa: B027 - as above
-        """Record that a partition is read from another log, or one that was cut.
+        """Record that a partition's log was replaced or truncated, so that its offsets begin anew.
 
         ``end`` is where that log ends now, None where it is not known yet.
         """

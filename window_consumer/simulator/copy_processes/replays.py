@@ -42,7 +42,7 @@ _CONDITIONS: dict[str, Callable[[Message], bool] | None] = {
 }
 
 _RESUMED = 0.7
-"""The share of replays that resume one that was cut short, where there is one."""
+"""How often a new replay resumes an interrupted one, if any."""
 
 
 class _WatchedProgress(FakeProgress):
