@@ -202,6 +202,13 @@ def test_a_statement_that_failed_unnoticed_is_no_success(shop: OnceShop) -> None
     assert bool(shop.placed) is bool(shop.rows(once.table)) is stays
 
 
+def wait_for_connections(shop: OnceShop, count: int) -> None:
+    """Wait until so many more transactions have begun."""
+    begun: list[object] = []
+    sa.event.listen(shop.engine, "checkout", lambda *given: begun.append(given))
+    wait_until(lambda: len(begun) >= count, DEADLINE_S)
+
+
 def test_a_second_caller_waits_and_comes_again_without_an_attempt(shop: OnceShop) -> None:
     once = shop.once(lock_timeout="100ms")
     begun, may_end = threading.Event(), threading.Event()
@@ -214,7 +221,7 @@ def test_a_second_caller_waits_and_comes_again_without_an_attempt(shop: OnceShop
     shop.fill("a", "a", ids=("1", "1"))
     with shop.start(once, concurrency=2, retry={"attempts": 1}) as running:
         assert begun.wait(DEADLINE_S)
-        time.sleep(1.5)  # the second one has waited for its 0.1 s, and comes again
+        wait_for_connections(shop, 3)  # the second one comes again and again
         assert running.counters["place"].finished == 0
         may_end.set()
         wait_until(lambda: running.counters["place"].finished == 2)
@@ -241,7 +248,7 @@ def test_who_waited_is_called_when_the_first_fails_and_it_is_its_first_attempt(
     retry = {"attempts": 1}
     with shop.start(once, concurrency=2, retry=retry) as running:
         assert begun.wait(DEADLINE_S)
-        time.sleep(0.3)  # the second one has waited for its 0.1 s
+        wait_for_connections(shop, 2)  # the second one has waited for its 0.1 s
         may_end.set()
         wait_until(lambda: running.counters["place"].finished == 2)
         did = running.counters["place"]
