@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
