@@ -37,7 +37,7 @@ class RecordDetails:
     message: Message | None = None
     """The record itself; None if it is finished and no longer held."""
     attempts: int = 0
-    """Calls that have ended or run since it was delivered from its current topic."""
+    """Calls, ended or running, since its delivery from its current topic."""
     error: str = ""
     """Class and message of the last failure, redacted."""
     due_s: float | None = None
@@ -112,7 +112,7 @@ class Failing:
 
 
 def failing(engine: Engine, now: float) -> list[Failing]:
-    """Return each partition's latest failing records; partitions without are left out.
+    """Return each partition's latest failing records; partitions without any are left out.
 
     Cost: a few microseconds a partition, however many fail.
     """
@@ -127,7 +127,7 @@ def failing(engine: Engine, now: float) -> list[Failing]:
 def blocking(engine: Engine, now: float) -> list[Failing]:
     """Return each partition's earliest failing records that block their lanes.
 
-    Cost: as ``failing``.
+    Cost: the same as ``failing``.
     """
     records = engine.failed_records
     partitions = [each for each in engine.partitions.values() if records.of(each)]

@@ -1,4 +1,4 @@
-"""What one worker has done so far, in records unless stated otherwise."""
+"""Counts of what one worker has done so far, in records unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Counters(_OutcomeCounters):
     gone: int = 0
     """Offsets that the log lost before they were read, or that were then skipped."""
     stale: int = 0
-    """Delivered for a partition that is no longer ours, or twice in one assignment."""
+    """Records delivered for a partition that is no longer ours, or twice in one assignment."""
     late: int = 0
     """Results ignored because their partition was released or their call abandoned."""
     outlived: int = 0
@@ -56,7 +56,7 @@ class Counters(_OutcomeCounters):
     rebalances: int = 0
     """Changes of this worker's assignment; an eager rebalance counts as two."""
     limit_changes: Counter[str] = field(factory=Counter)
-    """How often another number of concurrent calls proved better, by ``LimitCause``."""
+    """How often a different number of concurrent calls proved better, by ``LimitCause``."""
     breaker_opened: int = 0
     """How often the circuit breaker has opened."""
     commits: int = 0
@@ -67,7 +67,7 @@ class Counters(_OutcomeCounters):
     transactions: int = 0
     """Committed transactions."""
     transactions_s: float = 0.0
-    """Total seconds from freezing those transactions to their ends."""
+    """Total seconds from the freeze of each transaction to its end."""
     transactions_aborted: int = 0
 
     @property

@@ -30,7 +30,7 @@ OrderingName = Literal["unordered", "key", "partition"]
 
 @frozen
 class EngineRules:
-    """What one worker's configuration means to its Engine; bytes and seconds."""
+    """One worker's configuration as its Engine needs it; in bytes and seconds."""
 
     slots: int
     """The most slots that may be busy."""
@@ -53,14 +53,15 @@ class EngineRules:
     batch_records: int = field()
     """The most records in one batch from the Source, and in one slice."""
     enough: EnoughRules = field(factory=EnoughRules)
-    """How much of a partition is held in partition order while another one waits for records."""
+    """How many records of a partition are held, in partition order, while another one waits for
+    records."""
     commit_interval_s: float = 0.5
     hover_s: float = 30.0
 
     @batch_records.default
     def _measured_batch_records(self) -> int:
-        # More gain nothing measurable; fewer cost more hand-overs. The more keys are in progress,
-        # the more records find theirs busy and have to wait in line.
+        # More has no measurable benefit; fewer means more hand-overs. The more keys are in
+        # progress, the more records find their key busy and wait in line.
         return 2000 if self.ordering == "key" else 6000
 
 
@@ -80,14 +81,14 @@ class Assigned:
     opened: bool = True
     """The commit that the broker holds marks the partition as in use: a crash is an unclean end."""
     unclean: UncleanExits | None = None
-    """Unclean ends that make a record suspect."""
+    """Unclean ends that make records suspects."""
     partitions: int = 0
     """How many partitions the topic has now; 0 if unknown."""
     kept: PartitionOutcomes | None = None
     """What this member had finished when it lost the partition, if still valid. ``finished`` is the
     part of it beyond next_offset."""
     topic_id: str | None = None
-    """What ``topic_hash`` is the hash of; None where the cluster does not tell it."""
+    """The topic's id, hashed in ``topic_hash``; None if the cluster does not report it."""
 
 
 @frozen
@@ -108,12 +109,12 @@ class Outlived:
     offset: int
     key: bytes | None
     counts: bool = False
-    """It is a copy's call, and only the partition of its source was released: its result belongs to
-    a partition that is still ours."""
+    """It is a copy's call, and only its source partition was released: its result belongs to a
+    partition that is still ours."""
     abandoned: bool = False
-    """It was abandoned before that, and its record's outcome was decided then."""
+    """It was abandoned before, and its record's outcome was decided then."""
     hangs: bool = False
-    """It was known to hang: many of these are reported together."""
+    """It was known to hang; many such calls are reported together."""
 
 
 @frozen
@@ -128,22 +129,22 @@ class OwnerAway:
 
 @frozen
 class OutOfOrderRecords:
-    """Records came after later ones of their partition. They are not handled."""
+    """Records arrived after later ones of their partition. They are not handled."""
 
     name: TopicPartition
     offsets: range
-    """From the first to the last of them."""
+    """The range from the first to the last of them."""
 
 
 @define
 class Decisions:
-    """What the runtime has to carry out, in this order."""
+    """What the runtime must do, in this order."""
 
     dispatch: list[Slice] = field(factory=list)
     publish: list[FailedRecord] = field(factory=list)
     """Records that leave; ``Engine.copy_of`` makes the copy of each."""
     produce: list[Production] = field(factory=list)
-    """Calls whose results have to be sent."""
+    """Calls whose results must be sent."""
     commit: list[Commit] = field(factory=list)
     pause: list[TopicPartition] = field(factory=list)
     resume: list[tuple[TopicPartition, int]] = field(factory=list)
@@ -159,4 +160,4 @@ class Decisions:
     """Calls to inspect; ``Engine.on_looked_at`` receives the stack of each."""
     returned: list[AbandonedReturned] = field(factory=list)
     stop: WorkerStoppedError | None = None
-    """Why the worker has to stop, if it has to: the runtime raises it."""
+    """Why the worker must stop; None if it need not. The runtime raises it."""

@@ -15,11 +15,11 @@ from window_consumer.model.protocols import Batch
 from window_consumer.model.record import Message
 
 REMEMBERED_HOLES = 64
-"""Kept for each partition: a log written in transactions has a hole after each of them."""
+"""How many holes are kept for each partition: transactions leave a hole each."""
 
 
 class ImpossibleRecordsError(RunError):
-    """A Source has delivered records as another partition's."""
+    """A Source delivered records under another partition's name."""
 
     code = "WC120"
 
@@ -48,7 +48,7 @@ class Holes:
         self._ranges: deque[range] = deque(maxlen=REMEMBERED_HOLES)
 
     def record(self, messages: Sequence[Message], expected: int) -> None:
-        """Record the holes that new records leave; ``expected`` is the offset that leaves none."""
+        """Record the holes of new records; there is none before them at offset ``expected``."""
         first, last = messages[0].offset(), messages[-1].offset()
         if first == expected and is_contiguous(first, last, len(messages)):
             return
@@ -58,7 +58,7 @@ class Holes:
             expected = run.stop
 
     def within(self, messages: Sequence[Message]) -> range | None:
-        """Return the range of these records that lie in holes, first to last; None if none do."""
+        """Return the range, first to last, of these records that lie in holes; None if none do."""
         found = [
             offset
             for message in messages

@@ -86,7 +86,7 @@ class Engine:
     partition_type = Partition
     """The class of each assignment; the test kit uses one that records what happens to it."""
     start_queue_type: Callable[[], StartQueue] = ArrivalOrder
-    """Makes the two that decide which new records and copies get the next free slot."""
+    """Makes the two queues that decide which new records and copies get the next free slot."""
     _doubt_until = float("-inf")
 
     def __init__(
@@ -176,9 +176,9 @@ class Engine:
     # ---- events
 
     def on_released(self, name: TopicPartition, offset: int, leave: Leave | None = None) -> bool:
-        """Let a record be called, or leave, that a rule holds; return False if none is held.
+        """Let a record that a rule holds be called or leave; return False if it is not held.
 
-        While another of its lane runs, it waits in line and has another turn.
+        While another record of its lane runs, it waits in line and gets another turn.
         """
         partition = self.partitions.get(name)
         return partition is not None and self.turn_decisions.release(
@@ -310,21 +310,21 @@ class Engine:
     ) -> tuple[list[Commit], list[Outlived]]:
         """Release partitions; return their final commits and the calls that are still running.
 
-        A partition with nothing running and nothing open ends clean. If nothing has started in it,
-        or its suspects have not passed, its commit makes no claim about crashes. Otherwise members
-        that come and go would clear a record that ends one process after another.
+        A partition with nothing running and nothing open ends cleanly. If nothing has started in
+        it, or its suspects have not passed, its commit makes no claim about crashes. Otherwise
+        members that come and go would clear a record that ends one process after another.
         """
         return self.owned.release(names, now)
 
     def on_lost(self, names: Iterable[TopicPartition], now: float) -> list[Outlived]:
-        """Release partitions without a commit; return the calls that are still running.
+        """Release partitions without a commit; return the calls still running.
 
         These include calls for copies whose lanes left with a source partition.
         """
         return self.owned.lose(names, now)
 
     def on_stood_still(self, doubt_s: float, now: float) -> list[Outlived]:
-        """Take back unstarted records, and start and commit nothing for ``doubt_s`` seconds.
+        """Take back unstarted records, then start and commit nothing for ``doubt_s`` seconds.
 
         Another member may own the partitions by now. Return the calls that were or may have been
         running during the freeze: the last ones begun in each slice.
@@ -370,12 +370,12 @@ class Engine:
         return self.interventions.intervene(name, offset, wanted, now)
 
     def on_breaker_decision(self, now: float, *, release: bool) -> BreakerAnswer:
-        """Obey a user: release what the breaker holds, or declare an outage."""
+        """Obey a user: release the records that the breaker holds, or declare an outage."""
         self.scheduling.advance_clocks(now)
         return self.start_gate.obey_user(now, release=release)
 
     def on_concurrency(self, request: ConcurrencyRequest, now: float) -> ConcurrencyAnswer:
-        """Let only so many slots be busy from now on; running calls may finish."""
+        """Limit how many slots may be busy from now on; running calls may finish."""
         return self.slot_limit.request(request, now)
 
     def on_stopping(self, now: float) -> None:
@@ -404,7 +404,7 @@ class Engine:
 
     @property
     def awaits_ack(self) -> bool:
-        """Calls wait for the ack of a commit, which the client should be asked for soon."""
+        """Calls wait for the ack of a commit, so the client should be polled soon."""
         return self.guarantee.awaits_ack
 
     @property
@@ -480,9 +480,10 @@ class Engine:
         return decisions
 
     def copy_of(self, failed: FailedRecord) -> Copy:
-        """Return the copy of a record that leaves, as ``Decisions.publish`` of the last tick says.
+        """Return the copy of a record that leaves, from ``Decisions.publish`` of the last tick.
 
-        It is made when it is written: a thousand copies at once would burden the garbage collector.
+        It is made only when it is written: a thousand copies at once would burden the garbage
+        collector.
         """
         return self._make_copy(failed, self._wall_offset_ms)
 

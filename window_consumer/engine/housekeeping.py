@@ -25,7 +25,7 @@ class HeadOfLineWatch:
         self._reported: dict[TopicPartition, float] = {}
 
     def check(self, partition: Partition, now: float) -> HeadOfLineBlocked | None:
-        """Return what has to be reported about a partition now."""
+        """Return what must be reported about a partition now."""
         since = partition.window.hovering_since()
         reported = self._reported.get(partition.name, float("-inf"))
         if since is None or now - max(since, reported) < self._hover_s:
@@ -36,7 +36,7 @@ class HeadOfLineWatch:
             return None  # not blocked: it waits for its rate
         offset = partition.window.offsets.offset_of(seq)
         if offset in self._failed_records.held_by_rule(partition):
-            return None  # it waits for an earlier record of its lane, which is elsewhere
+            return None  # it waits for an earlier record of its lane in another topic
         self._reported[partition.name] = now
         attempt = failed.calls + 1 if failed else self._attempt(partition, seq)
         return HeadOfLineBlocked(partition.name, offset, attempt, now - since)
@@ -80,14 +80,14 @@ class Housekeeping:
         self._hover_watch = hover_watch
         self._due_at = 0.0
         self.next_due = float("inf")
-        """When the next buffered copy is due."""
+        """The time at which the next buffered copy is due."""
 
     def is_due_at(self, now: float) -> None:
         """Check everything in the next tick."""
         self._due_at = now
 
     def wait_for(self, partition: Partition) -> None:
-        """Record that a partition has copies that are not due."""
+        """Record that a partition has copies that are not due yet."""
         self.next_due = min(self.next_due, partition.next_due)
 
     def remove(self, name: TopicPartition) -> None:

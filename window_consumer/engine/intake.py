@@ -1,4 +1,4 @@
-"""Intake: what the Source delivers and reports goes into the windows."""
+"""Intake: takes what the Source delivers and reports into the windows."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Intake:
         return partition is not None and batch.messages[0].offset() > partition.next_delivery
 
     def take_passed_over(self) -> list[OutOfOrderRecords]:
-        """Return the records that came out of order since the last time this was called."""
+        """Return the records that came out of order since the last call."""
         passed_over, self._passed_over = self._passed_over, []
         return passed_over
 

@@ -1,8 +1,8 @@
 """How far a partition is behind, in records and in seconds.
 
-Records show how much there is to do, seconds how long the oldest has waited: a hundred records are
-nothing for a busy topic, and a lost day for a quiet one. Records that are not due yet count as zero
-in both.
+The lag in records shows how much work is left; in seconds, how long the oldest record has waited. A
+hundred records are nothing for a busy topic, and a lost day for a quiet one. Records that are not
+due yet count in neither.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def lag_of(
 def _candidates(
     partition: Partition, slices: Iterable[Slice], failed: Iterable[FailedRecord], now: float
 ) -> Iterable[Message]:
-    """Yield unfinished records; the oldest of all is among them.
+    """Yield unfinished records, including the oldest one.
 
     A record that waits behind another of its lane is younger than that one.
     """

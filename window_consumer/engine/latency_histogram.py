@@ -14,8 +14,8 @@ BOUNDS_S = (
     *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
     *(30.0, 60.0),
 )
-"""The upper bounds of the buckets: those of OpenTelemetry's messaging conventions, some below for
-handlers that only compute, and some above for handlers that wait for people."""
+"""The upper bounds of the buckets: those of OpenTelemetry's messaging conventions, plus smaller
+ones for handlers that only compute and larger ones for handlers that wait for people."""
 
 
 @frozen
@@ -45,10 +45,10 @@ class Histogram:
         )
 
     def quantile(self, share: float) -> float | None:
-        """Return about the duration that ``share`` (0 to 1) of the calls did not exceed.
+        """Return roughly the duration that ``share`` (0 to 1) of the calls did not exceed.
 
         Return None without calls. Calls are assumed to be spread evenly within a bucket. The last
-        bucket has no end: for calls there the last bound, their minimum, is returned.
+        bucket has no upper bound: for calls there, its lower bound is returned.
         """
         wanted = share * self.calls
         below = 0

@@ -1,8 +1,8 @@
 """Observers of an Engine: traces, audits and spans record what happens to records.
 
-Observers never decide: none of them can change, or much delay, what the Engine does. All calls go
-through ``Observers``, which keeps their exceptions away from the poll thread. Only rules, which
-learn here what became of their decisions, may raise and thereby stop the worker: see ``turn``.
+Observers never decide: none can change what the Engine does, or delay it much. All calls go through
+``Observers``, which keeps their exceptions away from the poll thread. Only rules, which see here
+the results of their decisions, may raise and thereby stop the worker: see ``turn``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Observer:
 
     Implementations record the facts and leave the work to their own threads: a method is called for
     each slice, not for each record, and has a few microseconds. Times are monotonic seconds of the
-    worker's clock. Arguments belong to the Engine and must not be changed; messages may be kept. A
-    record is new to each assignment: after a rebalance or a restart it may be reported again, with
+    worker's clock. Arguments belong to the Engine and must not be changed; messages may be kept.
+    Each assignment reports a record anew: after a rebalance or a restart it may appear again with
     the same topic, partition and offset.
     """
 
@@ -50,7 +50,7 @@ class Observer:
         """
 
     def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:
-        """Called for offsets that will not be read: they left the log, or are skipped with it.
+        """Called for offsets that will not be read: the log lost them, or they are skipped with it.
 
         Offsets that an earlier assignment finished are excluded.
         """
@@ -58,7 +58,7 @@ class Observer:
     def over(self, slice_: Slice, now: float) -> None:
         """Called when a slot has finished a slice, before its records are reported.
 
-        The slice may have been split meanwhile: earlier records were then completed already. If its
+        If the slice was split in the meantime, its earlier records were completed then. If its
         partition was released, its records' results are ignored.
         """
 
@@ -72,8 +72,8 @@ class Observer:
     ) -> None:
         """Called for records whose handler returned (DONE) or skipped them (SKIPPED).
 
-        FILTERED are records that match no handler, if they need no action. ``slice_`` is the slice
-        they ran in; None if their results had to be acked first.
+        FILTERED records match no handler and need no action. ``slice_`` is the slice they ran in;
+        None if their results had to be acked first.
         """
 
     def failed(self, failed: FailedRecord, now: float) -> None:
@@ -82,15 +82,15 @@ class Observer:
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Called when a record leaves the ladder: MOVED, DEAD_LETTERED, EXPIRED or DROPPED.
 
-        A record that a user skipped is SKIPPED, with reason MANUAL. Copies are acked by then.
-        ``failed.is_dropped`` says that a record has no copy.
+        A record that a user skipped is SKIPPED, with reason MANUAL. Copies are acked by then. If
+        ``failed.is_dropped``, the record has no copy.
         """
 
     def stalled(self, stalled: Stalled, failure: Failure, now: float) -> None:
         """Called for a call that does not return, with its stack."""
 
     def held(self, failure: Failure, until: float, now: float) -> None:
-        """Called when a call has asked that nothing starts before a time, see ``HoldCalls``."""
+        """Called when a call asked that nothing starts before a time, see ``HoldCalls``."""
 
     def breaker(self, news: BreakerNews, now: float) -> None:
         """Called when the circuit breaker has changed its state."""
@@ -140,7 +140,7 @@ class Observers(Observer):
 
     observers: Sequence[Observer]
     on_error: Callable[[Exception], None]
-    """Called with each exception; what it raises ends the report."""
+    """Called with each exception; if it raises, the report ends."""
     failures: int = 0
     """How often an observer has raised."""
     _overridden: Mapping[str, Sequence[Callable[..., None]]] = field(init=False, repr=False)

@@ -1,4 +1,4 @@
-"""Offsets in delivered order: the only module that counts on from an offset.
+"""Offsets in delivered order: the only module that computes the offset after another one.
 
 A log has holes (compaction, transaction markers), so the record after offset 7 may have offset 19.
 The rest of the engine therefore uses *sequence numbers*: 0 for the first record that an assignment

@@ -33,7 +33,7 @@ FindStrays = Callable[["Partition", RecordRun], Collection[int]]
 """Takes over the strays of a run and returns their sequence numbers; normally there are none."""
 
 DUE_TOGETHER_S = 0.02
-"""Copies whose due times differ by less start together. Singly, each would cost a slice."""
+"""Copies whose due times differ by less start together: one by one, each would cost a slice."""
 
 
 class Partition:
@@ -46,9 +46,9 @@ class Partition:
     """Finds copies that belong to another partition, see ``lane_ownership``; None if none can."""
 
     starts_while_revoked = False
-    """What its ordering still holds starts while it is being revoked."""
+    """Records left in its ordering start while it is being revoked."""
     topic_id: str | None = None
-    """The topic's id, which its copies carry; None where the cluster does not tell it."""
+    """The topic's id, which its copies carry; None if the cluster does not report it."""
     kept: PartitionOutcomes | None = None
     """Set when the partition is lost: what had finished, in case it returns (``kept_outcomes``)."""
     recalled: PartitionOutcomes | None = None
@@ -87,8 +87,8 @@ class Partition:
         """Payload of unfinished and buffered records."""
         self._budget = budget
         self.buffer: deque[tuple[float, list[Message]]] = deque()
-        """Batches delivered while the window was full or before they were due: due time and
-        records."""
+        """Batches that were delivered before they were due or while the window was full: their due
+        times and records."""
         self.buffered = 0
         self.slices = 0
         """Slices in progress."""
@@ -129,7 +129,7 @@ class Partition:
         self._derive()
 
     def _derive(self) -> None:
-        """Answer what follows from state and holds: these are asked for each slice."""
+        """Update the flags that follow from state and holds; they are read for each slice."""
         state, holds = self.state, self.holds
         self.is_assigned = state is PartitionState.ACTIVE
         """Its revocation has not begun, and it was not lost."""
@@ -210,14 +210,14 @@ class Partition:
         return self._refill(now)
 
     def refuse(self, messages: Sequence[Message]) -> None:
-        """Record that it has not taken these records: its position is beyond them."""
+        """Record that it did not take these records although its position is beyond them."""
         first = _offset(messages[0])
         if self._refused_from is None or first < self._refused_from:
             self._refused_from = first
 
     @property
     def end_of_taken(self) -> int:
-        """The client's position, or where records begin that were refused, if that is before."""
+        """The client's position, or the first refused record if that is earlier."""
         refused = self._refused_from
         return self.position if refused is None else min(self.position, refused)
 
@@ -233,7 +233,7 @@ class Partition:
 
     @property
     def is_full(self) -> bool:
-        """Nothing more is taken in until something finishes."""
+        """Nothing more is taken in until a record finishes."""
         no_room = not (self.is_fetched and self.window.room)
         return (
             no_room
@@ -281,7 +281,7 @@ class Partition:
         return messages
 
     def _admit(self, messages: list[Message], size: int, now: float) -> int:
-        """Take records into the window, which has room, and let them wait to start."""
+        """Take records into the window, which must have room, and let them wait to start."""
         first, last = _offset(messages[0]), _offset(messages[-1])
         if is_contiguous(first, last, len(messages)) and not self._finished_before:
             seq = self.window.append(range(first, after(last)), now)
@@ -327,7 +327,7 @@ class Partition:
         return self.with_earlier(self.window.finished_ranges())
 
     def with_earlier(self, finished: Iterable[range]) -> Iterator[range]:
-        """Yield finished offsets of the window, then those that are not delivered yet, in order.
+        """Yield the window's finished offsets, then those that are not delivered yet, in order.
 
         Records that an earlier assignment finished count even before they are delivered: a
         partition may be revoked before its first record arrives.
@@ -360,7 +360,7 @@ class Partition:
         self._budget.used += size
 
     def find_origin(self) -> None:
-        """Give copies the hash of the topic where their records were delivered first."""
+        """If its records are copies, take the topic hash of their source partition."""
         if self.retry_level.is_copy:
             for sibling in self.siblings:
                 if not sibling.retry_level.is_copy:

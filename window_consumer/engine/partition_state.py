@@ -12,7 +12,7 @@ LOST      released while active; results change nothing   never
 ========= =============================================== ==========================================
 
 REVOKED and LOST differ in one point: hanging calls of a revoked partition were reported when it was
-released, those of a lost one are watched like any others.
+released; those of a lost one are still watched.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NEXT: Mapping[PartitionState, frozenset[PartitionState]] = {
 
 
 class UnknownTransitionError(WindowConsumerError):
-    """A bug: a partition is about to enter a state that does not follow its own."""
+    """A bug: a partition is about to enter a state that its own does not allow."""
 
 
 class HoldReason(Enum):
@@ -62,7 +62,7 @@ class HoldReason(Enum):
     RESTING = "resting"
     """Its commit does not say yet that it is in use, see ``resting_partitions``."""
     BACKPRESSURE = "backpressure"
-    """It has taken in as much as it may, and the client fetches nothing for it."""
+    """It has taken in as much as it may, so the client fetches nothing for it."""
     METADATA_FULL = "metadata nearly full"
     """The finished ranges nearly fill what a commit may carry, see ``commits``."""
 

@@ -1,4 +1,4 @@
-"""The parts of one worker's Engine. Each owns its state; here they are made to fit together."""
+"""The parts of one worker's Engine, connected here. Each owns its state."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _GUARANTEES: Mapping[DeliveryMode, Callable[[EngineRules], MakeGuarantee]] = {
         ExactlyOnce, interval_s=rules.commit_interval_s
     ),
 }
-"""Those that the configuration can choose; all others are ``AtLeastOnce``."""
+"""The guarantees that the configuration can choose; all others are ``AtLeastOnce``."""
 
 
 class EngineParts:
@@ -70,7 +70,7 @@ class EngineParts:
     ):
         """``retry_levels`` are retry topics by name; the caller adds those subscribed later.
 
-        ``make_guarantee`` makes another guarantee than that of the rules.
+        ``make_guarantee`` makes a guarantee that replaces the one from the rules.
         """
         self.counters = Counters()
         self.partitions: dict[TopicPartition, Partition] = {}

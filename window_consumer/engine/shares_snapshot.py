@@ -1,4 +1,4 @@
-"""What classes of records have used and wait for, for display."""
+"""The use and the waiting of classes of records, for display."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.scheduling.shares.share_classes import ShareClass, ShareClasses
 
 SHOWN: Final = 20
-"""The classes that are shown one by one: those that have used most."""
+"""How many classes are shown individually: those that have used most."""
 
 NONE: Final = "(none)"
 """The name of the records without a class."""
 
 REST: Final = "(rest)"
-"""The name of all classes that are not shown one by one."""
+"""The name for all classes that are not shown individually."""
 
 
 @frozen
@@ -36,7 +36,7 @@ class ShareSnapshot:
     waits: Histogram = field(factory=Histogram)
     """How long its records waited in windows before their first call."""
     starved_s: float = 0.0
-    """For how long its records have waited while none runs and none has started."""
+    """How long its records have waited while none ran or started."""
 
 
 @frozen
@@ -47,11 +47,11 @@ class SharesSnapshot:
     classes: int
     """How many there are."""
     overflow: int
-    """Records that joined those without a class, as there were too many classes."""
+    """Records counted as having no class because there were too many classes."""
     of_keys: bool
     """The classes are keys."""
     largest: tuple[ShareSnapshot, ...]
-    """Those that have used most, and last the sum of the others, if there are any."""
+    """The classes that have used most, then the sum of the others, if any."""
 
 
 def snapshot_of(shares: ShareClasses, now: float) -> SharesSnapshot:
@@ -83,7 +83,7 @@ def _snapshot(share: ShareClass, now: float) -> ShareSnapshot:
 
 
 def _shown(name: str | None) -> str:
-    """Return the name of a class as it is shown; a tenant may be called ``(none)``."""
+    """Return the displayed name of a class; a tenant may be called ``(none)``."""
     if name is None:
         return NONE
     return f'"{name}"' if name in (NONE, REST) else name

@@ -40,7 +40,7 @@ def take_snapshot(
 ) -> WindowsSnapshot:
     """Take a snapshot; ``wall_ms`` is the same moment in milliseconds since 1970.
 
-    Without ``cells`` windows have only their rows, which is many times cheaper.
+    Without ``cells``, windows have only their rows, which is many times cheaper.
     """
     of: defaultdict[Partition, list[Slice]] = defaultdict(list)
     for slice_ in _slices(engine):
@@ -70,7 +70,7 @@ def take_snapshot(
 
 
 def running_calls(engine: Engine, now: float) -> tuple[CallSnapshot, ...]:
-    """Return the running calls, those abandoned and those of a predecessor included."""
+    """Return the running calls, including abandoned ones and those of a predecessor."""
     inherited = engine.outlived.inherited
     given_up = {*engine.dispatcher.abandoned, *inherited}
     found = (_call(slice_, now, given_up) for slice_ in [*_slices(engine), *inherited])
@@ -158,7 +158,7 @@ def _partition(
 
 
 def _with_slots(engine: Engine, slices: Iterable[Slice]) -> Iterator[Slice]:
-    """Yield those that are not abandoned: of the others, failed records tell what is unfinished."""
+    """Yield the calls not abandoned; records of abandoned ones are among the failed records."""
     return (each for each in slices if each not in engine.dispatcher.abandoned)
 
 
@@ -185,7 +185,7 @@ def _row(partition: Partition, slices: list[Slice], failed: Iterable[int], *, ho
     """Return a letter for the state of each cell."""
     cells = partition.window.cells
     letters = ["w" if cell.open else "d" for cell in cells]
-    # From the weakest to the strongest: if several states apply, the last one wins.
+    # In increasing precedence: if several states apply, the last one wins.
     running = {seq for slice_ in slices for seq in _ends(slice_)}
     for seqs, letter in ((running, "r"), (failed, "y")):
         for seq in seqs:

@@ -1,15 +1,15 @@
 """The turn of a delivered record: what happens to it before its first call.
 
-A record's turn comes when its lane is free and it would start. Unless a rule says otherwise, it is
-called. A rule may hold it until a time or until it is released, have it copied elsewhere, let it
-leave, or finish it: without an attempt, without a slot, and without anything for the breaker. Until
-it has its outcome, the later records of its lane wait, as for any other record, unless it is held
-until released. If all records of a full window are held so, the first ones may be copied, too.
+A record's turn comes when its lane is free and it would start. Unless a rule decides otherwise, it
+is called. A rule may hold it until a time or until it is released, have it copied elsewhere, let it
+leave, or finish it. None of these costs an attempt or a slot, or counts for the breaker. Until it
+has its outcome, the later records of its lane wait as usual, unless it is held until released. If
+all records of a full window are held until released, the first ones may be copied, too.
 
-A record is asked about at its turn in each topic that delivers it, and again if it is put back
-before it has started, or is a copy that a rule holds when its source partition is given up.
-One that failed here, or was held, is called without another question, unless another of its lane
-runs when it is released.
+Rules are asked about a record at its turn in each topic that delivers it. They are asked again if
+it is put back before it starts, or is a copy that a rule holds when its source partition is
+released. A record that failed here, or was held, is called without asking again, unless another
+record of its lane runs when it is released.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CopyTo:
 
 @frozen
 class Leave:
-    """The record leaves as after a call for which a layer raised this ``NotCalled``."""
+    """The record leaves as if a layer had raised this ``NotCalled`` during its call."""
 
     failure: Failure
 
@@ -73,30 +73,30 @@ class Finish:
 
 
 MAX_DECIDED: Final = 1000
-"""After so many records the rest wait for the next tick, and as many copies may wait to be written:
-a decision costs some 10 us, and a copy three times the memory of its record. Copies in levels have
-as much again, so that they do not wait for a backlog of new records."""
+"""The most records decided about in one tick, and the most copies that may wait to be written: a
+decision costs some 10 us, and a copy three times the memory of its record. Copies in levels have
+the same limit for themselves, so that they do not wait for a backlog of new records."""
 
 Turn = HoldUntil | HoldUntilReleased | CopyTo | Leave | Finish
 
 
 Release = Callable[[TopicPartition, int, Leave | None], bool]
-"""Lets a record be called, or leave, that is held until released: ``Engine.on_released``."""
+"""Lets a record that is held until released be called or leave: ``Engine.on_released``."""
 
 
 class TurnRule(Observer):
-    """Says which records are not called at their turn. Owner: poll thread.
+    """Decides which records are not called at their turn. Owner: poll thread.
 
-    It is asked for each run of records that would start, some of which are then put back: it must
-    not conclude from a question that anything happens. What happened it learns as an observer,
-    before all others. It decides, so its exceptions stop the worker.
+    It is asked about each run of records that would start. Some of these are then put back, so it
+    must not conclude from a question that anything happens. It observes what happened, before all
+    observers. It decides, so its exceptions stop the worker.
     """
 
     @abstractmethod
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
     ) -> Mapping[int, Turn]:
-        """Return what happens to those of these records that are not called, by index.
+        """Return what happens to the records that are not called, by index.
 
         The records are of one partition, in the order of their delivery; no rule with precedence
         has decided about them. ``now`` is in monotonic seconds, ``wall_ms`` the same moment in
@@ -111,8 +111,8 @@ class TurnRule(Observer):
     ) -> Sequence[tuple[int, CopyTo]]:
         """Return copies of records that make room in a full window, with their offsets.
 
-        It is asked in each tick while all of the window's records are held so. ``held`` are
-        those at its start, in order; to begin to read them costs a sort of the window.
+        Called in each tick while all of the window's records are held until released. ``held``
+        yields those at its start, in order; reading the first one sorts the window.
         """
         del partition, held, now
         return ()
@@ -120,25 +120,26 @@ class TurnRule(Observer):
     def refused(
         self, partition: Partition, message: Message, refusal: Failure, now: float, wall_ms: float
     ) -> CopyTo | Leave | None:
-        """Return what follows if a result of a record was refused; None: the ladder.
+        """Return what follows when a result of a record was refused; None for the ladder.
 
-        The answer is carried out at once; the call is no attempt then, and nothing for the breaker.
+        The answer is carried out at once; the call then costs no attempt and does not count for the
+        breaker.
         """
         del partition, message, refusal, now, wall_ms
         return None
 
     def findings(self, now: float) -> Sequence[RuleFinding]:
-        """Return what a person should know, for display; it pauses nothing, and ends by itself."""
+        """Return findings to display; they pause nothing and end by themselves."""
         del now
         return ()
 
     def begin(self, release: Release) -> None:
-        """Take what releases held records, from an Engine that begins without partitions."""
+        """Take the function that releases held records, from an Engine without partitions yet."""
 
     def parked(self, now: float) -> ParkedKeys | None:
         """Return the keys whose records wait for an earlier one, for display; None without any.
 
-        It is asked for each snapshot, so it must be cheap.
+        Called for each snapshot, so it must be cheap.
         """
         del now
         return None
@@ -160,17 +161,17 @@ class Turns:
     """The rules of a worker, and what they have decided in this tick. Owner: poll thread."""
 
     rules: list[TurnRule]
-    """Those before have precedence: others are not asked about what they have decided."""
+    """Earlier rules have precedence: later ones are not asked about records already decided."""
     now: float = 0.0
     wall_ms: float = 0.0
     """The same moment in milliseconds since 1970."""
     decided: list[DecidedRecord] = field(factory=list)
     holds: list[LaneHold] = field(factory=list)
-    """The lanes of decided records, which are released when that is carried out."""
+    """The lanes of decided records, released when the decisions are carried out."""
     left: list[Partition] = field(factory=list)
     """Partitions whose further records are asked about in the next tick."""
     was_full: bool = False
-    """There were such partitions in the last tick, and others whose records were decided about."""
+    """In the last tick there were such partitions, and others whose records were decided about."""
     leaving: int = 0
     """How many copies waited to be written when the tick began."""
 
@@ -187,7 +188,7 @@ class Turns:
         return self.leaving + len(self.decided) < most
 
     def of(self, partition: Partition, messages: Sequence[Message]) -> Mapping[int, Turn]:
-        """Return the turns of those records that are not called, by index."""
+        """Return the turns of the records that are not called, by index."""
         found: dict[int, Turn] = {}
         for rule in self.rules:
             if not found:
@@ -208,7 +209,7 @@ class Turns:
     def refused(
         self, partition: Partition, message: Message, refusal: Failure, now: float
     ) -> CopyTo | Leave | None:
-        """Return what the first rule decides that decides about a refusal."""
+        """Return the decision of the first rule that has one about a refusal."""
         wall_ms = self.wall_ms + (now - self.now) * 1000
         found = (each.refused(partition, message, refusal, now, wall_ms) for each in self.rules)
         return next((each for each in found if each is not None), None)
@@ -219,6 +220,6 @@ class Turns:
             yield from rule.findings(now)
 
     def parked(self, now: float) -> ParkedKeys | None:
-        """Return what the rule that parks shows, None if there is none."""
+        """Return the display of the rule that parks; None if no rule does."""
         found = (rule.parked(now) for rule in self.rules)
         return next((each for each in found if each is not None), None)

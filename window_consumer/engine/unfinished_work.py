@@ -1,4 +1,4 @@
-"""What is not finished: records without an outcome, running calls, copies and results unacked."""
+"""Unfinished work: records without an outcome, running calls, and unacked copies and results."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class UnfinishedWork:
 
     def worth_waiting_for(self, now: float) -> bool:
         """Return whether a call that is not known to hang is running, or an ack is pending."""
-        # A slice that was taken back whole is only queued, perhaps behind calls that hang.
+        # A slice that was taken back whole is only queued, perhaps behind hanging calls.
         begun = [each for each in self._dispatcher.out if each.messages]
         calls = any(not self._stalls.hangs(each, now) for each in begun)
         return calls or any(
@@ -92,7 +92,7 @@ class UnfinishedWork:
         return [(name, offset) for name, offset in offsets if offset is not None]
 
     def outlive(self, partition: Partition, now: float) -> list[Outlived]:
-        """Cancel the running calls of a partition that is released; return them.
+        """Cancel and return the running calls of a partition that is released.
 
         Their lanes stay busy until the calls have really ended.
         """

@@ -33,7 +33,7 @@ class Cell:
         self.opened = now
         """When its first record arrived."""
         self.touched = now
-        """When its last record finished; before that, when it was opened."""
+        """When its latest record finished; until then, when it was opened."""
 
     @property
     def end_seq(self) -> int:
@@ -68,7 +68,7 @@ class Window:
 
     @property
     def room(self) -> int:
-        """How many more records fit, unless they lie too far from its first one."""
+        """How many more records fit, unless they lie too far from the first one."""
         left = (self._max_cells - len(self.cells)) * self._cell_records
         if self.cells:
             left += self._cell_records - len(self.cells[-1].states)
@@ -133,7 +133,7 @@ class Window:
                 self._finish_range(seq, seq + 1, outcome, now)
 
     def finish_rest(self, start: int, stop: int) -> None:
-        """Finish those records of a run that are open; how they ended is not kept."""
+        """Finish the open records of a run; how they ended is not kept."""
         start = max(start, self._starts[0] if self._starts else stop)
         while start < stop:
             cell = self._cell_of(start)

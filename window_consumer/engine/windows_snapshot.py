@@ -25,7 +25,7 @@ SHOWN_KEY: Final = 60
 
 
 class CellState(StrEnum):
-    """The state that a cell is shown with; if several apply, the one listed last."""
+    """The displayed state of a cell; if several apply, the one listed last."""
 
     DONE = "done"
     WAITING = "waiting"
@@ -80,12 +80,12 @@ class CallSnapshot:
     abandoned: bool = False
     """It was abandoned; its result will be ignored."""
     lease_left_s: float | None = None
-    """Seconds until the lease ends that the call is; None if it is none."""
+    """Seconds until the call's lease ends; None if it is not a lease."""
 
 
 @frozen
 class Lag:
-    """How far one partition is behind."""
+    """The lag of one partition."""
 
     records: int | None = None
     """Unfinished records in the log; None until the client knows the log's end.
@@ -94,9 +94,10 @@ class Lag:
     compacted records.
     """
     seconds: float = 0.0
-    """The age of the oldest record that was read and is not finished; 0 if there is none.
+    """The age of the oldest unfinished record that was read; 0 if there is none.
 
-    By the record's timestamp and this machine's clock; for a retry topic since it was due.
+    Measured from the record's timestamp by this machine's clock; for a retry topic, since it was
+    due.
     """
 
 
@@ -128,11 +129,11 @@ class PartitionSnapshot:
     unread: int | None = None
     """Offsets of the log that were not delivered; None until the client knows the log's end."""
     longest_line: int = 0
-    """Records that wait behind another one of their key, for the key with the most."""
+    """Records that wait behind another one of their key, for the key with the most of them."""
     hottest_key: str | None = None
-    """That key, as shortened text; None if no records wait like that."""
+    """That key, as shortened text; None if no record waits for another of its key."""
     halted: bool = False
-    """It starts nothing, because it is paused, or the worker."""
+    """It starts nothing, because it or the worker is paused."""
     first_open: int | None = None
     """The offset of the start cell's first unfinished record; None if all are finished."""
 
@@ -174,7 +175,7 @@ class PauseSnapshot:
     """How long it has lasted."""
 
     def words(self, lasted: str) -> str:
-        """Return who, how long and why, to follow the word for what is paused."""
+        """Return by whom, how long and why, as a suffix for the name of what is paused."""
         user = f" by {self.user}" if self.user else ""
         reason = f" ({self.reason})" if self.reason else ""
         return f"{user} for {lasted}{reason}"
@@ -182,12 +183,12 @@ class PauseSnapshot:
 
 @frozen
 class LimitSnapshot:
-    """How many slots may be busy, if the worker adapts that or a user has set it."""
+    """How many slots may be busy, if the worker adapts the number or a user has set it."""
 
     limit: int
     """The current limit: a user's, the best known, or a trial limit."""
     settled: int
-    """The best known limit; a user's, if the worker does not adapt it."""
+    """The best known limit; a user's limit if the worker does not adapt it."""
     why: str = ""
     """The reason for it, as text."""
     adapts: bool = True
@@ -203,7 +204,7 @@ class LoopSnapshot:
     computed_s: float = 0.0
     """Seconds of processor time of its thread."""
     late_s: float = 0.0
-    """Total delay of its rounds: something blocked the loop."""
+    """Total delay of its rounds because something blocked the loop."""
 
 
 @frozen
@@ -221,8 +222,8 @@ class ParkedKey:
     followers: int = 0
     """How many records wait behind the first one."""
     copy: str = ""
-    """Where the first record is in a window now, as ``skip --record`` takes it; empty while its
-    copy waits for its due time, or is not read yet."""
+    """The first record's present place in a window, in the form that ``skip --record`` takes; empty
+    while its copy waits for its due time or is not read yet."""
 
 
 @frozen
@@ -234,7 +235,7 @@ class ParkedKeys:
     followers: int = 0
     """How many records wait behind the first one of their key."""
     longest: tuple[ParkedKey, ...] = ()
-    """Keys with such records that have been in the ladder longest, the longest first."""
+    """Of the keys with such records, those longest in the ladder, longest first."""
 
 
 @frozen
@@ -249,24 +250,24 @@ class WindowsSnapshot:
     queued: int = 0
     """Slices that are queued or running."""
     asking: int | None = None
-    """Records that clients ask for beyond those they have; None unless slots are leases."""
+    """Records that clients ask for in addition to those they hold; None unless slots are leases."""
     abandoned: int = 0
     """Abandoned calls that have not returned; ``calls`` includes them."""
     cost_s: float = 0.0
     """The estimated seconds that a call takes."""
     durations: Histogram = field(factory=Histogram)
-    """How long calls took so far."""
+    """How long calls have taken so far."""
     breaker: BreakerSnapshot = field(factory=BreakerSnapshot)
     limit: LimitSnapshot | None = None
-    """None for a fixed concurrency, unless a user has set another one."""
+    """None for a fixed concurrency unless a user has changed it."""
     changes_s: tuple[float, ...] = ()
     """Seconds since the last changes of the assignment, earliest change first."""
     halted: bool = False
-    """A user has paused the worker, or a rule, whose finding then says so."""
+    """A user has paused the worker, or a rule has, which its finding then shows."""
     pause: PauseSnapshot | None = None
     """The user's pause; None while no user has paused the worker."""
     findings: tuple[RuleFinding, ...] = ()
-    """What rules have found and nobody has accepted."""
+    """The findings of rules that nobody has accepted."""
     loop: LoopSnapshot | None = None
     """None unless handlers are coroutines."""
     cannot_write: str | None = None

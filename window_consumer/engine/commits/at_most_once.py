@@ -1,9 +1,9 @@
 """At most once: a record starts after the commit that counts it as finished was acked.
 
-Slices wait here between the dispatcher and the slots, so what is committed ahead of its calls is
-what the slots have running or queued, whatever the order, the batches or the shares. A crash loses
-at most that. A revocation and a stop start what is committed and unstarted; what does not end in
-time is lost, and counted.
+Slices wait here between the dispatcher and the slots. So the only records committed before their
+calls are those that slots run or have queued, whatever the order, batches or shares. A crash loses
+at most those. A revocation or a stop starts the committed records that have not started; those that
+do not end in time are lost, and counted.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
 _ANY_NUMBER = 2**31
-"""Cells of the records that are not committed: the window itself limits them."""
+"""No limit on the cells of uncommitted records: the window itself limits them."""
 
 
 class CommittedWindow(Window):
-    """A window that knows which of its records may start. Owner: poll thread."""
+    """A window that tracks which of its records may start. Owner: poll thread."""
 
     def __init__(self, next_offset: int, max_cells: int, cell_records: int):
         super().__init__(next_offset, max_cells, cell_records)
         self.uncommitted = Window(next_offset, _ANY_NUMBER, cell_records)
-        """The same records; those that may start, or have ended without, count as finished."""
+        """The same records. Those that may start, or ended without starting, count as finished."""
 
     def append(self, offsets: range, now: float, outcome: Outcome = Outcome.OPEN) -> int:
         self.uncommitted.append(offsets, now, outcome)
@@ -46,7 +46,7 @@ class CommittedWindow(Window):
         self.commit(seqs, now)
 
     def commit(self, seqs: Sequence[int], now: float) -> None:
-        """Let records start; those that may already are left alone."""
+        """Let records start; records that may start already stay as they are."""
         for start, stop in _runs(seqs):
             self.uncommitted.finish_rest(start, stop)
         self.uncommitted.slide(now)
@@ -62,7 +62,8 @@ class CommittedWindow(Window):
     def progress(self, started: Iterable[tuple[int, int]]) -> tuple[int, Iterator[range]]:
         """Return the next offset to commit and the ranges beyond it.
 
-        They cover what may start, and what ``started`` has: ascending runs of sequence numbers.
+        They cover the records that may start and those in ``started``, ascending runs of sequence
+        numbers.
         """
         window = self.uncommitted
         runs = list(_joined(merge(window.finished_seqs(), started)))
@@ -76,7 +77,7 @@ class CommittedWindow(Window):
 
 
 class AtMostOnce(DeliveryGuarantee):
-    """Commits the records of slices, and lets the slices go to the slots then."""
+    """Commits the records of slices, then lets the slices go to the slots."""
 
     repeats = False
     recalls_lost = False
@@ -95,11 +96,11 @@ class AtMostOnce(DeliveryGuarantee):
         self._ready: list[Slice] = []
 
     def window(self, next_offset: int, cells: int, cell_records: int) -> Window:
-        """Return a window that knows what is committed."""
+        """Return a window that tracks what is committed."""
         return CommittedWindow(next_offset, cells, cell_records)
 
     def begin(self, partition: Partition) -> None:
-        """Let a revocation start what is committed."""
+        """Let a revocation start the committed records."""
         partition.starts_while_revoked = True
 
     @property
@@ -146,7 +147,7 @@ class AtMostOnce(DeliveryGuarantee):
         return commit
 
     def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
-        """Return what may start, or would after this commit."""
+        """Return the records that may start, now or after this commit."""
         window = _window(partition)
         waiting = self._waiting.get(partition, ())
         runs = sorted(run for slice_ in waiting for run in _runs(slice_.seqs))
@@ -156,7 +157,7 @@ class AtMostOnce(DeliveryGuarantee):
         return next_offset, ranges_from(next_offset, partition.with_earlier(ranges))
 
     def acked(self, partition: Partition, commit: Commit) -> None:
-        """Let the slices go whose records the commit has."""
+        """Let slices go if the commit covers their records."""
         is_complete = partition.commit.is_complete
         for asked in self._asked.pop(partition, ()):
             if is_complete or _has_all(commit, partition, asked.seqs):
@@ -166,19 +167,19 @@ class AtMostOnce(DeliveryGuarantee):
                 partition.commit.changed = True
 
     def refused(self, partition: Partition) -> None:
-        """Ask again for the slices of a commit that was refused."""
+        """Let the slices of a refused commit wait for the next one."""
         asked = [each.slice_ for each in self._asked.pop(partition, ())]
         if asked:
             self._waiting[partition] = [*asked, *self._waiting.get(partition, ())]
 
     def unstarted(self, partition: Partition, slices: Sequence[Slice]) -> list[Slice]:
-        """Return the slices whose records have not been committed for sure."""
+        """Return the slices whose records may be uncommitted."""
         asked = (each.slice_ for each in self._asked.get(partition, ()))
         held = {*self._waiting.get(partition, ()), *asked}
         return [each for each in slices if each in held]
 
     def revoking(self, partition: Partition) -> None:
-        """Keep only what is committed waiting to start; slices that were emptied go out."""
+        """Let only committed records wait to start; emptied slices go out."""
         self.released(partition)
         ordering, window = partition.ordering, _window(partition)
         kept = sorted(
@@ -190,7 +191,7 @@ class AtMostOnce(DeliveryGuarantee):
             self._wake(partition)
 
     def released(self, partition: Partition) -> None:
-        """Let emptied slices go out, so that they come back."""
+        """Let emptied slices go out, so that the slots return them."""
         self._ready += [each.slice_ for each in self._asked.pop(partition, ())]
         self._ready += self._waiting.pop(partition, ())
 
@@ -205,21 +206,21 @@ class AtMostOnce(DeliveryGuarantee):
         return _window(partition).is_lost(seq)
 
     def _start(self, asked: _Asked, now: float) -> None:
-        """Let a slice go; records that it no longer has may start later without a commit."""
+        """Let a slice go; records taken back from it may start later without another commit."""
         _window(asked.slice_.partition).commit(asked.seqs, now)
         self._ready.append(asked.slice_)
 
 
 @frozen
 class _Asked:
-    """A slice, and what it had when the commit was made: it may have given records back since."""
+    """A slice, and its records when the commit was made: some may have been taken back since."""
 
     slice_: Slice
     seqs: Sequence[int]
 
 
 def _has_all(commit: Commit, partition: Partition, seqs: Sequence[int]) -> bool:
-    """Return whether an incomplete commit has these records."""
+    """Return whether an incomplete commit covers these records."""
     note = decode(commit.metadata)
     ranges = () if note is None else note.finished
     offset_of = partition.window.offsets.offset_of

@@ -1,4 +1,4 @@
-"""The guarantee of a worker whose process reads everything for itself: nothing is committed."""
+"""The guarantee of a worker whose process reads every record itself: nothing is committed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @frozen
 class HandledPosition:
-    """How far a partition was handled when it was released."""
+    """How far a partition had been handled when it was released."""
 
     topic_id: str | None
     next_offset: int
     finished: tuple[range, ...]
-    """What was finished at or beyond that offset."""
+    """Finished offsets at or beyond that offset."""
 
 
 class Broadcast(AtLeastOnce):
-    """Records start at once, and what is finished is remembered in this process alone."""
+    """Records start at once; only this process remembers which are finished."""
 
     counts_ends = False
 
@@ -39,7 +39,7 @@ class Broadcast(AtLeastOnce):
     ):
         super().__init__(partitions, counters, wake)
         self.handled: dict[TopicPartition, HandledPosition] = {}
-        """The positions of released partitions, and of those that a predecessor released."""
+        """The positions of partitions that this worker or a predecessor released."""
 
     def commits(self, now: float) -> list[Commit]:
         """Commit nothing."""

@@ -17,7 +17,7 @@ Layout before base64url encoding without padding, after the prefix ``wc1.``:
 - the ranges, either as alternating lengths of unfinished and finished offsets (varints), or as a
   bitmap (least significant bit first), whichever is shorter
 
-A text with an unknown flag is not read at all. An extension of the format must use a new flag, so
+A reader ignores a text with an unknown flag. Each extension of the format must use a new flag, so
 that older readers do not take it for finished ranges.
 
 Offsets are written, not cells: cell boundaries change after a restart. A byte limit cuts from the
@@ -36,7 +36,8 @@ from attrs import evolve, frozen
 from window_consumer.model.offset_ranges import Ranges
 
 MAX_BYTES = 4095
-"""What a broker with the default offset.metadata.max.bytes takes; it refuses 4,096 (measured)."""
+"""The most that a broker with the default offset.metadata.max.bytes accepts; it refuses 4,096
+(measured)."""
 
 _PREFIX = "wc1."
 _HASH_BYTES = 8
@@ -58,7 +59,7 @@ _LONGEST_CRASH = 5
 
 @frozen
 class CommitNote:
-    """The content of a commit's metadata."""
+    """The contents of a commit's metadata."""
 
     next_offset: int
     topic_hash: int = 0
@@ -72,7 +73,7 @@ class CommitNote:
     known_partitions: int = 0
     """How many partitions the topic had when the group first read it; 0 if unknown."""
     passes: int = 0
-    """How often all suspects had been passed at this offset, and the process ended again."""
+    """How often the process ended again at this offset after all suspects had passed."""
     crashes: tuple[tuple[int, int], ...] = ()
     """Offsets at or beyond next_offset, ascending, and how often the process ended on each."""
     fired: int | None = None
@@ -81,11 +82,11 @@ class CommitNote:
     waiting: int = 0
     """How many of them wait."""
     delivered: Ranges = ()
-    """Offsets in ``finished`` that are due later and wait no more, at or beyond next_offset."""
+    """Offsets in ``finished``, at or beyond next_offset, that are due later but no longer wait."""
 
     @property
     def taken_until(self) -> int:
-        """Where a window begins if ``finished`` is what was taken in: at the first gap."""
+        """The first gap in ``finished``: a window begins there if these records were taken in."""
         first = next(iter(self.finished), range(0))
         return first.stop if first.start == self.next_offset else self.next_offset
 
@@ -101,8 +102,8 @@ def topic_hash(topic_id: str | None) -> int:
 def is_of_earlier_topic(note: CommitNote, next_offset: int, now: int) -> bool:
     """Return whether a commit was made in a topic that has been recreated; ``now`` is its hash.
 
-    Beside another offset than its own, the string was copied from another cluster's topic by a
-    program that has translated the offset: that offset counts, and the string does not.
+    If the string names another offset than the one committed, a program copied it from another
+    cluster's topic and translated the offset: that offset counts, and the string does not.
     """
     return note.next_offset == next_offset and 0 != note.topic_hash != now != 0
 

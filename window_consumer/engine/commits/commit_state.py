@@ -15,7 +15,7 @@ from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
 MAX_BYTES_PER_S = 4096
-"""Metadata written per partition and second: the offsets topic is compacted, not free."""
+"""Bytes of metadata written per partition and second: compacting the offsets topic costs I/O."""
 
 REMEMBERED_COMMITS = 15
 """How many commits sent since the last ack are kept: the broker may have taken any of them."""
@@ -44,21 +44,21 @@ class CommitState:
         self._is_clean = False
         """The commit in flight says that nothing is in progress."""
         self._known: Commit | None = None
-        """The last commit the broker is known to have taken, or held at the start."""
+        """The last commit that the broker is known to have accepted, or had at the start."""
         self._perhaps: deque[Commit] = deque(maxlen=REMEMBERED_COMMITS)
         """The last commits sent after it."""
         self._due_at = 0.0
         self._affordable_at = 0.0
         self.crash_history: CrashHistory | None = None
-        """Set after an unclean end: what commits record about it until it is resolved."""
+        """Set after an unclean end: commits record this about it until it is resolved."""
         self.changed = False
-        """Something finished, or the position moved, since the last snapshot."""
+        """A record finished, or the position moved, since the last snapshot."""
         self.rests = False
         """Commits say that nothing of the partition is in progress."""
         self.shows_use = False
         """The broker has recorded that something may be in progress."""
         self._wakes = False
-        """Records wait until it has."""
+        """Records wait until the broker has recorded that."""
         self.sent_at = 0.0
         """When the commit in flight was made."""
         self.tight = False
@@ -66,11 +66,11 @@ class CommitState:
         self.is_complete = True
         """The last snapshot carries all finished ranges."""
         self.fired: int | None = None
-        """Set by a guarantee whose finished records may still wait, see ``CommitNote.fired``."""
+        """Set if the guarantee's finished records may still wait, see ``CommitNote.fired``."""
         self.waiting = 0
         """How many of them wait."""
         self.delivered: Ranges = ()
-        """Those that wait no more although they are due later."""
+        """Those that no longer wait although they are due later."""
 
     @property
     def in_flight(self) -> bool:
@@ -78,7 +78,7 @@ class CommitState:
         return self._in_flight is not None
 
     def awaits(self, commit: Commit) -> bool:
-        """Return whether it is this commit that was made and not answered."""
+        """Return whether this commit is the one that was made and not answered."""
         return self._in_flight is commit
 
     @property
@@ -93,7 +93,7 @@ class CommitState:
 
     @property
     def perhaps_committed(self) -> frozenset[tuple[int, str]]:
-        """Offset and metadata of each commit that the broker may hold now."""
+        """The offset and metadata of each commit that the broker may hold now."""
         known = () if self._known is None else (self._known,)
         return frozenset((each.next_offset, each.metadata) for each in (*known, *self._perhaps))
 
@@ -193,9 +193,9 @@ class CommitState:
         return commit
 
     def refused(self) -> None:
-        """Record that the commit in flight failed; the next one carries at least as much.
+        """Record that the commit in flight failed; the next one covers at least as much.
 
-        The broker may have taken it all the same, so what it holds is now unknown.
+        The broker may have accepted it all the same, so what it holds is now unknown.
         """
         self._acked = self._in_flight = None
         self.changed = True

@@ -1,7 +1,7 @@
 """The delivery guarantee: when records may start, and which of them the next commit covers.
 
-This is the engine's half. Where copies and results go, and when their answers free lanes and finish
-records, is the matter of the other half, ``runtime/outlet``.
+This is the engine's half. The other half, ``runtime/outlet``, decides where copies and results go,
+and when their acks free lanes and finish records.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DeliveryMode(StrEnum):
 
 
 class DeliveryGuarantee(ABC):
-    """Decides about the starts and commits of one worker. Owner: poll thread.
+    """Decides when one worker's records start and what it commits. Owner: poll thread.
 
     The methods that are not abstract are the same for most guarantees.
     """
@@ -55,29 +55,29 @@ class DeliveryGuarantee(ABC):
         wake: Callable[[Partition], None],
     ):
         self._partitions = partitions
-        """The assigned partitions, those that are being revoked included."""
+        """The assigned partitions, including those that are being revoked."""
         self._counters = counters
         self._wake = wake
-        """Called when records of a partition may start that could not before."""
+        """Called when further records of a partition may start."""
         self._metadata_bytes = MAX_BYTES
         self.observer: Observer | None = None
 
     keeps_finished: ClassVar[bool] = False
-    """Finished records may still wait elsewhere: a commit's offset stays before them, its ranges
-    say which were taken in, and the window begins behind them. What was finished without a commit
-    is not remembered, as what waited is not."""
+    """Finished records may still wait elsewhere. A commit's offset stays before them, its ranges
+    say which were taken in, and the window begins behind them. Records that finished without a
+    commit are forgotten, like those that waited."""
 
     recalls_lost: ClassVar[bool] = True
-    """What this member had finished of a lost partition need not run again when it returns."""
+    """If a lost partition returns, records that this member had finished need not run again."""
 
     counts_ends: ClassVar[bool] = True
     """Its commits say whether a partition is in use, so that unclean ends can be counted."""
 
     repeats: ClassVar[bool] = True
-    """A crash repeats calls: a record on which processes end is found, see ``crash_suspects``."""
+    """A crash repeats calls, so a record that ends its process is found, see ``crash_suspects``."""
 
     awaits_ack: bool = False
-    """Slices wait for the ack of a commit, which should be served soon."""
+    """Slices wait for the ack of a commit, which should be polled for soon."""
 
     is_due: bool = False
     """A commit should be made at once."""
@@ -87,7 +87,7 @@ class DeliveryGuarantee(ABC):
         return Window(next_offset, cells, cell_records)
 
     def next_due(self, now: float) -> float:
-        """Return when ``commits`` is to be asked again at the latest."""
+        """Return when ``commits`` must be asked again at the latest."""
         del now
         return math.inf
 
@@ -102,7 +102,7 @@ class DeliveryGuarantee(ABC):
         return slices
 
     def unstarted(self, partition: Partition, slices: Sequence[Slice]) -> Sequence[Slice]:
-        """Return those slices of a partition, which is being revoked, that are taken back."""
+        """Return the slices to take back from a partition that is being revoked."""
         del partition
         return slices
 
@@ -114,18 +114,18 @@ class DeliveryGuarantee(ABC):
         """Let go of a partition that is released now; its slices have no unstarted records."""
 
     def is_draining(self, partition: Partition) -> bool:
-        """Return whether records of a partition that is being revoked are still to start."""
+        """Return whether records of a partition that is being revoked must still start."""
         del partition
         return False
 
     def is_lost(self, partition: Partition, seq: int) -> bool:
-        """Return whether a record without an outcome is not delivered again."""
+        """Return whether a record without an outcome will not be delivered again."""
         del partition, seq
         return False
 
     @abstractmethod
     def commits(self, now: float) -> list[Commit]:
-        """Return what is committed in this tick; asked every few milliseconds."""
+        """Return the commits of this tick; called every few milliseconds."""
 
     @abstractmethod
     def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
@@ -176,7 +176,7 @@ class DeliveryGuarantee(ABC):
         """Process the broker's ack of a commit."""
 
     def refused(self, partition: Partition) -> None:  # noqa: B027 - as above
-        """Process the failure of a commit, which the broker may have taken all the same."""
+        """Process the failure of a commit, which the broker may have accepted all the same."""
 
 
 class AtLeastOnce(DeliveryGuarantee):
@@ -190,10 +190,10 @@ class AtLeastOnce(DeliveryGuarantee):
         return self._commits(due, now, clean=False)
 
     def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
-        """Return what has its final outcome.
+        """Return the offsets that have their final outcomes.
 
-        The client's position counts only if the window is empty and everything up to it was taken
-        in: transaction markers may follow the last record.
+        The client's position counts only if the window is empty and all records before it were
+        taken in: transaction markers may follow the last record.
         """
         next_offset = partition.window.next_offset
         if partition.idle and not partition.window.cells:
@@ -202,7 +202,7 @@ class AtLeastOnce(DeliveryGuarantee):
 
 
 def ranges_from(next_offset: int, finished: Iterable[range]) -> Iterator[range]:
-    """Yield what is finished at or beyond an offset."""
+    """Yield the finished offsets at or beyond an offset."""
     return (
         each if each.start >= next_offset else range(next_offset, each.stop)
         for each in finished

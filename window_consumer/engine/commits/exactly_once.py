@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition
 
 WINDOW_OFFSETS: Final = 23_000
-"""How many offsets a window may span. A bitmap of so many always fits into a commit, whichever
+"""How many offsets a window may span. A bitmap of this many always fits into a commit, whichever
 records are finished: no range is ever cut off."""
 
 _SOON_S: Final = 0.005
@@ -43,7 +43,7 @@ class ExactlyOnce(AtLeastOnce):
         self._due_at = 0.0
 
     def begin(self, partition: Partition) -> None:
-        """Bound the offsets that its window spans."""
+        """Limit how many offsets its window spans."""
         partition.window.most_offsets = WINDOW_OFFSETS
 
     def next_due(self, now: float) -> float:
@@ -58,7 +58,7 @@ class ExactlyOnce(AtLeastOnce):
     def commits(self, now: float) -> list[Commit]:
         """Commit all that has changed, every ``interval_s``, revoked partitions included.
 
-        The last commits must be answered before.
+        The previous commits must have been answered.
         """
         partitions = self._partitions.values()
         if now < self._due_at or any(each.commit.in_flight for each in partitions):

@@ -26,7 +26,7 @@ class LostRecords:
 
 
 class Losses:
-    """Finds and counts what a guarantee does not let be delivered again. Owner: poll thread."""
+    """Finds and counts records that will not be delivered again. Owner: poll thread."""
 
     def __init__(
         self,
@@ -68,6 +68,6 @@ class Losses:
             self._outcomes.finish(partition, messages, lost, Outcome.LOST, now)
 
     def take(self) -> list[LostRecords]:
-        """Return what was lost since the last time this was called."""
+        """Return the records lost since the last call."""
         lost, self._lost = self._lost, []
         return lost

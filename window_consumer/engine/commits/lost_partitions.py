@@ -1,8 +1,8 @@
-"""Lost partitions: which records had finished, in case the partition returns to this member.
+"""Which records of lost partitions had finished, in case the partitions return to this member.
 
-A member whose session timed out may get its partitions back, and what it finished after its last
-commit is committed nowhere. If the group's committed entry is still one that this member wrote or
-found, nobody has moved the offset in the meantime: finished records need not run again.
+A member whose session timed out may get its partitions back. No commit covers what it finished
+after its last one. If the group's committed entry is still one that this member wrote or found,
+nobody has moved the offset in the meantime: finished records need not run again.
 
 Only for unordered workers: a missing commit does not prove that no other member has called a
 handler in the meantime (decision 35).
@@ -22,18 +22,18 @@ from window_consumer.model.protocols import CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 KEPT_S = 300.0
-"""After this time another member has the partition and has committed, so the memory is freed."""
+"""After this time another member has the partition and has committed, so this memory is freed."""
 
 
 @frozen(eq=False)
 class PartitionOutcomes:
-    """What had finished of a partition when it was lost. Observers attach their own data to it."""
+    """What had finished in a partition when it was lost. Observers attach their own data to it."""
 
     commits: frozenset[tuple[int, str]]
-    """Offset and metadata of each commit that may be the last one that the broker took."""
+    """The offset and metadata of each commit that may be the last one the broker accepted."""
     topic_hash: int
     finished: Ranges
-    """From the lowest of those offsets on."""
+    """The finished offsets, from the lowest of those on."""
     until: float
 
     def beyond(self, next_offset: int) -> tuple[range, ...]:
@@ -42,7 +42,7 @@ class PartitionOutcomes:
 
 
 class LostPartition(Protocol):
-    """A lost partition: what is kept of it, and where."""
+    """A lost partition, and what is kept of it."""
 
     name: TopicPartition
     commit: CommitState
@@ -56,12 +56,12 @@ class LostPartition(Protocol):
 class KeptOutcomes:
     """Keeps lost partitions for five minutes in case they return. Owner: poll thread.
 
-    Memory: as many ranges as the lost windows had, and the data of observers.
+    Memory: the finished ranges of the lost windows, and the data of observers.
     """
 
     def __init__(self, *, ordered: bool, keeps_finished: bool = False, recalls: bool = True):
         self.remembers = recalls and not (ordered or keeps_finished)
-        """False keeps nothing: what no commit covers runs again."""
+        """False keeps nothing: uncommitted records run again."""
         self.keeps_finished = keeps_finished
         """See ``DeliveryGuarantee``."""
         self._kept: dict[TopicPartition, PartitionOutcomes] = {}
@@ -87,7 +87,7 @@ class KeptOutcomes:
     def recall(
         self, name: TopicPartition, committed: CommittedOffset, topic_hash: int, log_end: int
     ) -> PartitionOutcomes | None:
-        """Return, once, what is kept of a partition that begins; None if it is void."""
+        """Return, once, what is kept of a partition that begins; None if it no longer holds."""
         kept = self._kept.pop(name, None)
         if kept is None or not self.counts(kept, committed):
             return None
@@ -96,10 +96,10 @@ class KeptOutcomes:
         return kept if is_same_log else None
 
     def counts(self, kept: PartitionOutcomes, committed: CommittedOffset) -> bool:
-        """Return whether the committed offset was not moved by another member."""
+        """Return whether no other member has moved the committed offset."""
         return (committed.next_offset, committed.metadata) in kept.commits
 
     def expire(self, now: float) -> None:
-        """Discard what was lost long ago."""
+        """Discard partitions that were lost long ago."""
         if self._kept:
             self._kept = {name: each for name, each in self._kept.items() if now < each.until}

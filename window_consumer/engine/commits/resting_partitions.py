@@ -1,13 +1,13 @@
 """Which partitions may start records: those whose commit says that they are in use.
 
-Nothing starts before such a commit has been acked. Otherwise a record that ends the process at once
-would do so for ever, and every end would look clean (see ``crash_history``). A source partition is
-woken when it is assigned.
+Nothing starts before such a commit is acked. Otherwise a record that ends the process at once would
+do so for ever, and every end would look clean (see ``crash_history``). A source partition wakes
+when it is assigned.
 
-A process that ends while records wait until they are due, or for others, has not ended on them, and
-that must not count as an unclean end. So a retry topic's partition rests meanwhile: its commit is a
-clean one. It is woken before its next record will be due, so that the record does not wait for the
-next commit.
+A process that ends while records wait for their due times, or for other records, has not ended on
+them, so the end must not count as unclean. A retry topic's partition therefore rests meanwhile: its
+commit is a clean one. It wakes before its next record is due, so that the record does not wait for
+a commit.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ REST_AFTER_S = 5.0
 """How long nothing may have started before a partition rests: two commits for each rest."""
 
 WAKE_AHEAD_S = 1.0
-"""How long before a record is due its partition is in use again. A commit takes milliseconds."""
+"""How long before a record is due its partition wakes. A commit takes milliseconds."""
 
 LOOK_S = 0.25
-"""How often partitions are looked at that nothing has woken."""
+"""How often partitions that nothing has woken are checked."""
 
 
 class RestingPartitions:
@@ -57,16 +57,16 @@ class RestingPartitions:
         self._outcomes = outcomes
         self._suspects = suspects
         self._waking: dict[Partition, None] = {}
-        """Those whose commit has not been acked that says that they are in use."""
+        """Those without an acked commit that says they are in use."""
         self._look_at = float("-inf")
 
     @property
     def awaits_commit(self) -> bool:
-        """A commit has to be acked before records start."""
+        """A commit must be acked before records start."""
         return bool(self._waking)
 
     def assigned(self, partition: Partition) -> None:
-        """Let nothing of a new partition start yet; that of a retry topic rests."""
+        """Let no record of a new partition start yet; a retry topic's partition rests."""
         case = self._suspects.cases.get(partition)
         if self._concerns(partition):
             if case is None or not case.crash_history.careful:
@@ -82,7 +82,7 @@ class RestingPartitions:
         partition.set_hold(HoldReason.RESTING, held=False)
 
     def advance(self, now: float) -> None:
-        """Wake partitions, and let others rest; asked in each tick."""
+        """Wake partitions, and let others rest; called in each tick."""
         if now >= self._look_at:
             self._look_at = now + LOOK_S
             for partition in self._partitions.values():
@@ -120,7 +120,7 @@ class RestingPartitions:
             partition.commit.wake()
 
     def _may_rest(self, partition: Partition, now: float) -> bool:
-        """Return whether nothing runs, and nothing will for a while."""
+        """Return whether nothing runs now or soon."""
         return (
             now - partition.dispatched_at >= REST_AFTER_S
             and partition.is_assigned
@@ -144,4 +144,4 @@ class RestingPartitions:
 _MAY_START = frozenset(
     {RecordState.READY, RecordState.HELD_BY_RATE, RecordState.HELD_BY_PARTITION, RecordState.CHOSEN}
 )
-"""The states of records that were called before, and only wait for their turn."""
+"""The states of records that were called before and only wait for their turn."""

@@ -21,7 +21,7 @@ OnNoOffset = Literal["earliest", "latest", "fail"]
 
 @frozen
 class Found:
-    """What was read about one partition when it was assigned."""
+    """What the client read about one partition when it was assigned."""
 
     name: TopicPartition
     committed: CommittedOffset
@@ -29,7 +29,7 @@ class Found:
     """The log's first offset and its end (exclusive)."""
     topic_hash: int = 0
     topic_id: str | None = None
-    """What ``topic_hash`` is the hash of; None where the cluster does not tell it."""
+    """The topic's id, hashed in ``topic_hash``; None if the cluster does not report it."""
     known_partitions: int = 0
     """The topic's partition count when the group first read it, see ``partitions_known``."""
     partitions: int = 0
@@ -39,12 +39,12 @@ class Found:
     keeps_finished: bool = False
     """See ``DeliveryGuarantee``."""
     is_again: bool = False
-    """This member begins it again by itself: no process has ended."""
+    """This member reopens it without any process having ended."""
 
 
 @frozen
 class Start:
-    """Where reading begins; ``event`` and ``warning`` are logged if something is unusual."""
+    """Where reading begins; ``event`` and ``warning`` are logged if anything is unusual."""
 
     assigned: Assigned
     event: LogEvent | None = None
@@ -72,10 +72,10 @@ def needs_log(committed: CommittedOffset, topic_hash: int) -> bool:
 def partitions_known(committed: Iterable[CommittedOffset], partitions_now: int) -> int:
     """Return how many partitions the topic had when the group first read it.
 
-    ``committed`` holds the group's commits for all partitions of the topic. If there are none, or
-    none of ours, the group starts now: another client's commits do not show which partitions it
-    knew. Later partitions are new. Nobody has deliberately skipped their first records, so they
-    begin at the earliest offset.
+    ``committed`` holds the group's commits for all partitions of the topic. If none were written by
+    this library, the group starts now: another client's commits do not show which partitions it
+    knew. Partitions added later are new. Nobody has deliberately skipped their first records, so
+    they begin at the earliest offset.
     """
     offsets = [each for each in committed if each.next_offset is not None]
     notes = [note for each in offsets if (note := decode(each.metadata)) is not None]

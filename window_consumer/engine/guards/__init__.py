@@ -1,1 +1,1 @@
-"""What holds records back: breaker, stalls, suspects, memory and users."""
+"""Everything that holds records back: breaker, stalls, suspects, memory and users."""

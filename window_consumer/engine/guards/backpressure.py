@@ -14,21 +14,22 @@ from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.window import Window
 
 BATCH_SHARE = 0.125
-"""The most of the budget that one batch should bring: its size is known only afterwards."""
+"""The share of the budget that one batch should use at most: its size is known only afterwards."""
 
 _FORGET = 0.95
 """The decay of the usual record size: a batch of small records reduces it by a twentieth."""
 
 BUFFER_BATCHES = 2
 """How many batches a partition with a full window may buffer before it is paused. With one failure
-in a hundred a window fills now and then until the retries are done; pausing each time, and
-refetching, halved the rate of a fast handler."""
+in a hundred, a window now and then stays full until the retries are done; pausing and refetching
+each time halved the rate of a fast handler."""
 
 WAITING_CELLS = 4
 """How many cells of records that are not due a partition may buffer."""
 
 RESUME_ROOM = 0.25
-"""A paused partition resumes when this share of its window is free: resuming costs a fetch."""
+"""A paused partition resumes when this share of its window is free, because resuming costs a
+fetch."""
 
 RESUME_USED = 0.75
 """A partition paused for the budget resumes when at most this share of the budget is used."""
@@ -57,7 +58,7 @@ class MemoryBudget:
         self._usual_size = 0.0
 
     def record_sizes(self, records: int, size: int) -> None:
-        """Learn the usual size of a record from a delivered batch: up at once, down slowly."""
+        """Update the usual size of a record from a delivered batch: up at once, down slowly."""
         self._usual_size = max(size / records, self._usual_size * _FORGET)
 
     def allows(self, partition: PartitionLoad, partitions: int) -> bool:

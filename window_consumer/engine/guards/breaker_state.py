@@ -13,7 +13,7 @@ class BreakerRules:
     """The ``breaker`` section of a worker's configuration; durations in seconds."""
 
     failures: float = 0.5
-    """Above this share of failed new records it asks why; at 1.0 when all of them failed."""
+    """It looks for the cause if more than this share of new records fails; at 1.0 if all fail."""
     window_s: float = 30.0
     min_calls: int = 20
     cool_down_s: float = 30.0
@@ -36,7 +36,7 @@ class BreakerState(StrEnum):
 
 
 class BreakerAnswer(StrEnum):
-    """What became of a user's decision about the breaker."""
+    """The result of a user's decision about the breaker."""
 
     OBEYED = "obeyed"
     NOTHING_HELD = "nothing held"
@@ -71,20 +71,20 @@ class BreakerNews:
     why: str
     """The reason, as text."""
     worth_a_line: bool = True
-    """False for a moment's hold, which comes and goes with every handful of bad records."""
+    """False for a brief hold, which comes and goes with every handful of bad records."""
     pardon: bool = False
-    """Records whose attempts were spent in the meantime are called once more."""
+    """Records whose attempts were spent in the meantime get one more call."""
     limits: bool = False
-    """From now on fewer calls run than slots: what waits in front of the slots is taken back."""
+    """From now on fewer calls run than there are slots; slices queued for slots are taken back."""
 
 
 @frozen
 class Outlook:
-    """What a worker could call. It is only looked at while the breaker is not closed."""
+    """What a worker could call. It is used only while the breaker is not closed."""
 
     slots: int
     new: bool
-    """New records wait, or would come if there was room in the windows."""
+    """New records wait, or would come if the windows had room."""
     more: bool
     """Records wait behind full windows."""
     ready: bool

@@ -1,8 +1,8 @@
-"""A round of calls: the first ones that start after a question was asked, and how they ended.
+"""A round of calls: the first ones that start after it began, and how they ended.
 
-Failures often end sooner than successes, and a call that began before the question says nothing
-about the time since. So a round consists of the first calls that *start* in it, and it is judged
-when all of them have ended.
+Failures often end sooner than successes, and a call that began before the round says nothing about
+the time since. So a round consists of the first calls that *start* in it, and is judged when all of
+them have ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import inf
 from attrs import define, field
 
 ENOUGH_LANES = 3
-"""In how many lanes calls have to succeed, if there are as many: a service that answers once and
+"""In how many lanes calls must succeed, if there are that many: a service that answers once and
 fails again is still down."""
 
 
@@ -29,7 +29,7 @@ class RoundTally:
     ok_lanes: set[Hashable] = field(factory=set)
     failed_lanes: set[Hashable] = field(factory=set)
     without_lane: int = 0
-    """Records without a lane that returned: each is one of its own."""
+    """Records without a lane that returned; each counts as a lane of its own."""
 
     @property
     def lanes(self) -> int:
@@ -48,19 +48,19 @@ class CallRound:
 
     def __init__(self, target: float, now: float, *, of_each: float = inf):
         self.target = target
-        """How many records have to be called."""
+        """How many records must be called."""
         self._of_each = of_each
-        """How many of one kind count at most."""
+        """The most calls of one kind that count."""
         self.since = now
         self.started = 0
         self.crowd = 0
-        """The most calls that ran when one of its own began, that one included."""
+        """The most calls that ran when one of the round's calls began, including that one."""
         self.tallies: dict[Hashable, RoundTally] = defaultdict(RoundTally)
-        """The calls by their kind: where in the windows their records are from."""
+        """The calls by kind: where in the windows their records come from."""
         self._running: dict[object, RoundTally] = {}
 
     def start(self, source: object, records: int, kind: Hashable, crowd: int) -> None:
-        """Record that a slice goes out, one of ``crowd``; beyond the target it does not count."""
+        """Record that a slice goes out, one of ``crowd``; slices beyond the target do not count."""
         tally = self.tallies[kind]
         if self.started < self.target and tally.started < self._of_each:
             self.started += records
@@ -80,7 +80,7 @@ class CallRound:
                 tally.ok_lanes.add(lane)
 
     def failed(self, source: object, lane: Hashable) -> None:
-        """Record a call that failed; a lane that fails again is no further evidence."""
+        """Record a call that failed; further failures of its lane add no evidence."""
         if (tally := self._running.get(source)) is None:
             return
         if lane is None:
@@ -99,7 +99,7 @@ class CallRound:
         self._running.pop(source, None)
 
     def is_over(self, now: float, longest_s: float, *, starved: bool) -> bool:
-        """Return whether it can be judged.
+        """Return whether the round can be judged.
 
         ``starved`` says that nothing more can start. Calls that run longer than ``longest_s`` are
         not waited for.
@@ -109,7 +109,7 @@ class CallRound:
         return not self._running and (self.started >= self.target or starved)
 
     def has_kinds(self, kinds: int) -> bool:
-        """Return whether enough calls of so many kinds have started."""
+        """Return whether enough calls of this many kinds have started."""
         return sum(each.started >= ENOUGH_LANES for each in self.tallies.values()) >= kinds
 
     @property
@@ -119,7 +119,7 @@ class CallRound:
 
     @property
     def ok_lanes(self) -> int:
-        """In how many lanes calls returned; one counts once for each kind of call."""
+        """In how many lanes calls returned; a lane counts once for each kind of call."""
         return sum(each.lanes for each in self.tallies.values())
 
     @property
@@ -137,7 +137,7 @@ class CallRound:
         return any(each.is_good(failures) for each in self.tallies.values())
 
     def only_some_succeed(self, failures: float) -> bool:
-        """Return whether the calls of some kind succeed, and all those of another fail."""
+        """Return whether the calls of some kind succeed while all calls of another fail."""
         tallies = self.tallies.values()
         return self.some_succeed(failures) and any(
             each.failed >= ENOUGH_LANES and not each.ok for each in tallies

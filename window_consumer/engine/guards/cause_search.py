@@ -1,8 +1,8 @@
 """The search for the cause of many failures, while the breaker holds.
 
-It proceeds by rounds. In the first one all slots run: what succeeds in some places of the windows
-while as much runs as when the failures came is proof of poison. Otherwise fewer calls run for a
-round, to see whether fewer fail then.
+It proceeds in rounds. In the first one all slots run. If records from some places of the windows
+succeed while as many calls run as when the failures came, the rest are poison. Otherwise fewer
+calls run for a round, to see whether fewer fail.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ TRIAL_SHARE = 4
 """The slots are divided by this to see whether fewer calls fail when fewer run."""
 
 _LIKE_BEFORE = 0.5
-"""A round says something about poison if this share of the calls ran beside its own that ran when
-the failures came."""
+"""A round is evidence of poison only if at least this share of the calls that ran when the failures
+came ran at the same time as its own."""
 
 
 class Cause(Enum):
-    """What a round shows."""
+    """The cause that a round shows."""
 
     UNKNOWN = "unknown"
     POISON = "poison"
@@ -43,15 +43,15 @@ class CauseSearch:
         self.why = ""
         """What the last round showed, as text."""
         self.calls = 1
-        """How many calls can run, in an overload."""
+        """In an overload, how many calls can run."""
         self.share = 0.0
-        """The share of them that fails nevertheless."""
+        """The share of them that still fails."""
         self._began = 0.0
         self._crowd = 0
         self._tried = False
         self._passed = False
         """A round in which all slots ran has passed. In an overload its calls may have been the
-        first that found room, so another one is asked that fills all slots."""
+        first that found room, so another round follows that fills all slots."""
         self._ok_lanes = 0
         """Lanes in which calls succeeded, in all rounds: a service that answers once is down."""
 
@@ -63,7 +63,7 @@ class CauseSearch:
         self._ask(now, slots)
 
     def end(self) -> None:
-        """Record that the breaker holds no longer."""
+        """Record that the breaker no longer holds."""
         self.round = self.limit = None
 
     def judge(self, now: float, outlook: Outlook) -> Cause:

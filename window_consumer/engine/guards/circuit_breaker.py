@@ -1,8 +1,8 @@
-"""The circuit breaker: tells poison, records that always fail, from an outage of what they need.
+"""The circuit breaker: tells poison (records that always fail) from an outage of what they need.
 
 A record leaves only beside successes. While few records fail, spent ones leave at once. When more
-than ``failures`` of the last new records failed, nothing leaves and calls cost no attempt until it
-is clear why: new records from other places of the windows are called beside those that failed.
+than ``failures`` of the last new records failed, nothing leaves and calls cost no attempt until the
+cause is found: new records from other places of the windows are called beside those that failed.
 
 ========= ============================ ====================================================
 state     meaning                      leaves
@@ -62,7 +62,7 @@ AGAIN = "again"
 """The kind of calls of records that failed before."""
 
 SEARCHING = frozenset({BreakerState.HALF_OPEN, BreakerState.OVERLOAD})
-"""The states in which it looks for the number of calls that can run."""
+"""The states in which it searches for the number of calls that can run."""
 
 _SHOWN = 200
 """The most characters of an error in the reason for opening."""
@@ -80,9 +80,9 @@ class CircuitBreaker:
         running: Callable[[], int],
         running_since: Callable[[float, float], int] = lambda _first, _last: 0,
     ):
-        """``slots`` tells how many calls may run at most, ``running`` how many do.
+        """``slots`` returns how many calls may run, ``running`` how many do.
 
-        ``running_since`` tells how many slices of new records run that began between two times.
+        ``running_since`` returns how many running slices of new records began between two times.
         """
         self.rules = rules
         self._slots, self._running, self._running_since = slots, running, running_since
@@ -96,10 +96,10 @@ class CircuitBreaker:
         self._evidence = OutageEvidence(rules.failures, rules.window_s, rules.min_calls)
         self._lanes = FailedLanes()
         self._crowds: deque[int] = deque(maxlen=rules.min_calls)
-        """How many calls ran when the last new records failed, while all slots may run."""
+        """While all slots may run: how many calls ran when the last new records failed."""
         self._cause = CauseSearch(rules)
         self._watch: CallRound | None = None
-        """The present round of calls in poison: if those of no place succeed, it holds again."""
+        """The present round of calls in poison: if calls of no place succeed, it holds again."""
         self._load = LoadSearch(rules.failures)
         self._last_bad = 0.0
         self._last_ok = _NEVER
@@ -109,7 +109,7 @@ class CircuitBreaker:
         self._new_failed_since_ok = 0
         self._last_error = ""
         self._asked_s = 0.0
-        """How long the last record that asked to be called later wants to wait."""
+        """The wait that the last record which asked to be called later wants."""
         self._ends_at = 0.0
         self._news: list[BreakerNews] = []
 
@@ -127,7 +127,8 @@ class CircuitBreaker:
     ) -> None:
         """Record calls of a slice that returned.
 
-        ``lanes`` are theirs: of each record if it ``counts_calls``; they began at ``began``.
+        ``lanes`` are their lanes, one for each record if it ``counts_calls``; they began at
+        ``began``.
         """
         if not self.rules.enabled or not calls:
             return
@@ -196,7 +197,7 @@ class CircuitBreaker:
     ) -> None:
         """Record that a slice goes out, while it ``counts_calls``.
 
-        Its ``kind`` says where in the windows its records are from.
+        Its ``kind`` is where in the windows its records come from.
         """
         rounds = self._rounds()
         if rounds and (kind != AGAIN or self.state is not BreakerState.POISON):
@@ -213,20 +214,20 @@ class CircuitBreaker:
         self.samples.over(source)
 
     def release(self, now: float) -> None:
-        """Obey a user who says that the failures are poison: what is held may leave."""
+        """Obey a user who declares the failures poison: held records may leave."""
         if self.state not in {BreakerState.CLOSED, BreakerState.POISON}:
             self._enter(BreakerState.POISON, now, "a user has released the held records")
 
     def hold(self, now: float) -> None:
-        """Obey a user who says that there is an outage: nothing leaves until a call returns."""
+        """Obey a user who declares an outage: nothing leaves until a call returns."""
         if self.state is not BreakerState.OPEN:
             self._open(now, "a user has declared an outage")
         self.samples.declare()
 
     def advance(self, now: float, outlook: Outlook | None = None) -> list[BreakerNews]:
-        """Advance the time; return the state changes since the last call.
+        """Advance to ``now``; return the state changes since the last call.
 
-        It needs the outlook unless it is closed.
+        The outlook is required unless it is closed.
         """
         if self.since == _NEVER:
             self.since = now
@@ -246,12 +247,12 @@ class CircuitBreaker:
 
     @property
     def counts_calls(self) -> bool:
-        """It has to know which calls start, and the lanes of those that return."""
+        """It must be notified of calls that start, and of the lanes of calls that return."""
         return self.state is not BreakerState.CLOSED
 
     @property
     def charges(self) -> bool:
-        """Calls that fail cost an attempt."""
+        """Failed calls cost an attempt."""
         return self.state in CHARGED
 
     @property
@@ -261,7 +262,7 @@ class CircuitBreaker:
 
     @property
     def compares(self) -> bool:
-        """Fewer calls run to see whether fewer fail: they come from all places alike."""
+        """Fewer calls run, from all places alike, to see whether fewer fail."""
         return self.state is BreakerState.HOLDING
 
     @property
@@ -276,7 +277,7 @@ class CircuitBreaker:
 
     @property
     def limit(self) -> int | None:
-        """How many calls may run one by one; None for as many as there are slots."""
+        """The most calls that may run, one by one; None for as many as there are slots."""
         if self.state in SEARCHING:
             return self._load.limit
         if self.state is BreakerState.HOLDING:
@@ -284,7 +285,7 @@ class CircuitBreaker:
         return None if self.state in FREE else 0
 
     def _rounds(self) -> Sequence[CallRound]:
-        """Return the rounds to which calls belong now."""
+        """Return the rounds that calls count towards now."""
         if self.state in SEARCHING:
             return self._load.rounds
         present = self._watch if self.state is BreakerState.POISON else self._cause.round
@@ -297,7 +298,7 @@ class CircuitBreaker:
         return self.departures.decide(call, self.state, now, in_a_hurry=in_a_hurry)
 
     def next_look(self, now: float) -> float:
-        """Return when it has to be checked again even if nothing happens."""
+        """Return when it must be checked again even if nothing happens."""
         state = self.state
         if state is BreakerState.CLOSED:
             return float("inf")
@@ -328,7 +329,7 @@ class CircuitBreaker:
     def _outlasting(self, now: float) -> int:
         """Return how many calls began before the last new records ended, within HOLD_S.
 
-        Where bad records fail sooner than good ones return, those that failed are known first.
+        Bad records may fail sooner than good ones return, so failures may be known first.
         """
         return self._running_since(now - HOLD_S, self._evidence.since)
 
@@ -347,7 +348,7 @@ class CircuitBreaker:
                 self._open_up(now, outlook)
 
     def _watch_poison(self, now: float, outlook: Outlook) -> None:
-        """Forget about poison when few records fail, or find out again when none succeeds."""
+        """Forget poison when few records fail; search for the cause again when none succeeds."""
         if outlook.released:
             return  # a user knows better
         seen = self._watch
@@ -369,7 +370,7 @@ class CircuitBreaker:
             self._close(now, "few records fail")
 
     def _find_out(self, now: float, outlook: Outlook) -> None:
-        """Find out why many fail."""
+        """Search for the cause of many failures."""
         before, cause = self._cause.limit, self._cause.judge(now, outlook)
         why = self._cause.why
         match cause:
@@ -413,7 +414,7 @@ class CircuitBreaker:
                 self._find_poison(now, finding.value, pardon=True)
 
     def _wait_out(self, now: float, outlook: Outlook) -> None:
-        """Let held records leave in the end, if nothing else can be found out."""
+        """Let held records leave in the end, if nothing more can be learnt."""
         if not (outlook.failed or outlook.new or self.samples.is_running()):
             self._close(now, "nothing is left to call")
         elif why := self.samples.check_end(now, outlook):

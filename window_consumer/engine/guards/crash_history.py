@@ -1,12 +1,12 @@
-"""The known and committed unclean ends of one partition.
+"""The unclean ends of one partition, known and committed.
 
-An end is unclean unless the last commit says that the partition was released in good order: the
-process died, or lost the partition. Commits carry how often that happened at this next_offset,
-which record was running alone, and how often the process ended on which record. ``crash_suspects``
-starts the suspects; this module counts.
+An end is unclean if the process died or lost the partition, that is, unless the last commit says
+that the partition was released in good order. Commits carry how often that happened at this
+next_offset, which record was running alone, and how often the process ended on each record.
+``crash_suspects`` starts the suspects; this module counts.
 
 * The first commit after an unclean end carries the count, and nothing starts before it is acked.
-* From SUSPECT_AFTER ends at one offset on, records are suspects: the first unfinished ones, at most
+* After SUSPECT_AFTER ends at one offset, records are suspects: the first unfinished ones, at most
   FIRST_SUSPECTS, because about that many may have been in the slots. If the process ends again
   after all of them have passed, there are four times as many, up to everything in the log.
 * Only the record that a commit named when the process ended is charged with the end.
@@ -25,7 +25,8 @@ from attrs import frozen
 from window_consumer.engine.commits.commit_metadata import CommitNote
 
 SUSPECT_AFTER = 2
-"""Unclean ends at one offset that make suspects: a single one is a killed pod or a lost machine."""
+"""How many unclean ends at one offset make suspects: a single one is a killed pod or a lost
+machine."""
 
 FIRST_SUSPECTS = 64
 """How many records are suspects at first, or twice the slots if that is more."""
@@ -35,18 +36,18 @@ GROWTH = 4
 
 WATCH_S = 60.0
 """For this long after the suspects, and within a window's length, an end counts as another one at
-the same offset. Commits are made at short intervals in that time, so that little runs again."""
+the same offset. Commits follow at short intervals in that time, so that little runs again."""
 
 HURRY_S = 0.05
 """The interval of those commits."""
 
 _UNSURE = -1
-"""What the broker has recorded last is unknown: it may have taken a refused commit."""
+"""What the broker recorded last is unknown: it may have accepted a commit reported as refused."""
 
 
 @frozen
 class UncleanExits:
-    """What a commit records about the ends before it, including the last one."""
+    """A commit's record of the ends before it, including the last one."""
 
     ends: int
     log_end: int
@@ -56,7 +57,7 @@ class UncleanExits:
 
 
 def unclean_ends(note: CommitNote, log_end: int) -> UncleanExits | None:
-    """Return the unclean ends that a commit shows; None if there is no cause for suspicion.
+    """Return the unclean ends that a commit shows; None if nothing is suspicious.
 
     ``log_end`` (exclusive) is the log's end now.
     """
@@ -75,7 +76,7 @@ def unclean_ends(note: CommitNote, log_end: int) -> UncleanExits | None:
 
 
 def most_ends(crash_attempts: int, slots: int, window_records: int) -> tuple[int, int]:
-    """Return how often the process ends on a record until that record leaves.
+    """Return how often the process ends on a record before that record leaves.
 
     The first number is for one of the first suspects, the second for one at the end of a full
     window.
@@ -108,13 +109,13 @@ class CrashHistory:
         """How often the process ended on a record, by offset."""
         self.log_end = before.log_end
         self.careful = before.ends >= SUSPECT_AFTER or bool(before.crashes)
-        """Records have to start alone, each named by a commit beforehand."""
+        """Records must start alone, each named by a commit beforehand."""
         self.limit = 0
         """The most suspects, apart from the records with crashes."""
         if before.ends >= SUSPECT_AFTER:
             self.limit = first_limit(slots) * GROWTH**before.passes
         self.settled = False
-        """No record is started alone any more."""
+        """No more records are started alone."""
         self.wanted: int | None = None
         """The offset that the broker should record as started alone."""
         self._ends = before.ends
@@ -129,7 +130,7 @@ class CrashHistory:
 
     @property
     def awaits_commit(self) -> bool:
-        """A commit has to be acked before anything proceeds."""
+        """A commit must be acked before anything proceeds."""
         return not self.settled and (not self.counted or self._acked != self.wanted)
 
     def names(self, offset: int) -> bool:
@@ -175,12 +176,12 @@ class CrashHistory:
         }
 
     def acked(self) -> None:
-        """Record that the broker took the last commit."""
+        """Record that the broker accepted the last commit."""
         self.counted = True
         self._acked = self._sent
 
     def refused(self) -> None:
-        """Record that the broker refused the last commit, or may have taken it."""
+        """Record that the broker refused the last commit, or may have accepted it."""
         self._acked = _UNSURE
 
     def in_hurry(self, next_offset: int, now: float) -> bool:
@@ -188,7 +189,7 @@ class CrashHistory:
         return not self.settled or (next_offset <= self._reach and now < self._watch_until)
 
     def is_over(self, next_offset: int, now: float) -> bool:
-        """Return whether there is nothing more to record or to hurry."""
+        """Return whether nothing remains to be recorded or hurried."""
         return (
             self.settled
             and next_offset != self._place

@@ -1,13 +1,13 @@
 """Suspects: records that may have ended the process, started one at a time and named beforehand.
 
 A partition whose last ends were unclean (see ``crash_history``) starts nothing by itself. Its
-records leave the ordering as always, but each waits until a commit that names it has been acked,
-and until no other call of the partition is in progress, retries included. So if the process ends
-again, the next owner knows which record was running. Once the process has ended on a record
-``crash_attempts`` times, the record is not started again: it leaves with reason CRASHED.
+records leave the ordering as always, but each waits until a commit that names it is acked and no
+other call of the partition is in progress, retries included. If the process ends again, the next
+owner then knows which record was running. Once the process has ended on a record ``crash_attempts``
+times, the record is not started again: it leaves with reason CRASHED.
 
-Other partitions proceed in the meantime, and one of them may hold the culprit. Therefore a charged
-record starts while nothing else of the worker is running or named: an innocent record then passes.
+Other partitions proceed in the meantime, and one of them may hold the culprit. So a charged record
+starts only while nothing else of the worker is running or named: an innocent record then passes.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class SuspectCase:
         self.passed: set[int] = set()
         """Offsets that were started, or left, since the assignment."""
         self.ending = False
-        """All suspects have passed; a commit must show that no record is named any more."""
+        """All suspects have passed; a commit must show that no record is named now."""
 
     @property
     def charged(self) -> bool:
-        """The process has ended on the candidate before."""
+        """The process has already ended on the candidate."""
         return self.candidate is not None and self.candidate.offset in self.crash_history.crashes
 
     @property
@@ -81,11 +81,11 @@ class SuspectCase:
 
     @property
     def running(self) -> bool:
-        """The candidate was started, and its slice is in progress."""
+        """The candidate was started and its slice is in progress."""
         return self.slice_ is not None
 
     def is_suspect(self, offset: int) -> bool:
-        """Return whether a record that may start now has to start alone."""
+        """Return whether a record that may start now must start alone."""
         crash_history = self.crash_history
         if len(self.passed) < crash_history.limit and offset < crash_history.log_end:
             return True
@@ -142,7 +142,7 @@ class CrashSuspects:
         self.cases[partition] = SuspectCase(partition, crash_history)
 
     def remove(self, partition: Partition) -> None:
-        """Start nothing more of a partition: it is being released, or its suspects have passed."""
+        """Stop controlling a partition's starts: it is being released, or no suspects are left."""
         case = self.cases.pop(partition, None)
         if case is not None:
             case.crash_history.settled = True
@@ -155,7 +155,7 @@ class CrashSuspects:
 
     @property
     def awaits_commit(self) -> bool:
-        """A commit has to be acked before anything proceeds."""
+        """A commit must be acked before anything proceeds."""
         return any(case.crash_history.awaits_commit for case in self.cases.values())
 
     def slices(self, now: float) -> Iterator[Slice]:
@@ -245,7 +245,7 @@ class CrashSuspects:
             hold.release()
             self._outcomes.advance(case.partition, now)  # siblings may wait for its lane
             if self._rules.when_spent == "stop":
-                # A user has to fix the record: after a restart it should be called again.
+                # A user will fix the record: after a restart it should be called again.
                 del case.crash_history.crashes[candidate.offset]
                 return
 

@@ -1,7 +1,7 @@
 """Which spent records may leave: those that failed beside successes of others.
 
 A record whose attempts are spent is poison if others succeeded while its last call failed. If
-nothing succeeded in that time it may be an outage, and the record is called once more.
+nothing succeeded in that time, there may be an outage, and the record is called once more.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ BESIDE_S = 0.5
 """How long after a failed call another one may start to count as beside it."""
 
 HOLD_S = 0.5
-"""How long nothing must succeed before the breaker opens: longer than a reconnect. As long a record
-waits that asked to be called later."""
+"""How long nothing must succeed before the breaker opens: longer than a reconnect. A record that
+asked to be called later waits as long."""
 
 SETTLE_S = 0.02
-"""How long after its last attempt a spent record leaves: by then it shows whether it was the first
-of many."""
+"""How long after its last attempt a spent record leaves: by then it is clear whether it was the
+first of many."""
 
 AT_ONCE = 5
 """How many spent records may leave sooner within SETTLE_S: too few for an outage."""
 
 FEW = 3
-"""New records that fail in a row, and may still be bad ones among few."""
+"""How many new records in a row may fail and still count as a few bad ones."""
 
 _STEP_S = 0.05
-"""One success is kept of each such interval."""
+"""One success is kept for each interval of this length."""
 
 _KEPT = 1200
-"""How many of them are kept: a minute of successes."""
+"""How many successes are kept: those of a minute."""
 
 _SEVERAL: Hashable = object()
 """The lane of an interval in which several lanes succeeded."""
@@ -69,10 +69,10 @@ class SpentCall:
     last: bool = False
     """Its record cannot be called again: it waits until others succeed after it."""
     climbs: bool = False
-    """Its record is a copy that goes on to another retry level: it had failed before."""
+    """Its record is a copy that moves to another retry level: it had failed before."""
 
     def settled_at(self, state: BreakerState) -> float:
-        """Return when its record is to be decided about, in this state of the breaker."""
+        """Return when to decide about its record, in this state of the breaker."""
         if state not in CHARGED:
             return float("inf")
         if self.later:
@@ -82,21 +82,21 @@ class SpentCall:
 
 @define
 class _Successes:
-    """The calls that started within one interval, and succeeded."""
+    """The successful calls that started within one interval."""
 
     step: int
     latest: float
-    """When the last of them started."""
+    """When the last one started."""
     lane: Hashable
 
 
 class Departures:
-    """Counts departures between successes, and knows when calls succeeded. Owner: poll thread."""
+    """Tracks departures between successes, and when calls succeeded. Owner: poll thread."""
 
     def __init__(self) -> None:
         self.since_success = 0
-        """Records that left since the last success. One that failed beside a success leaves even
-        after MOST others, and counts: an outage begins while calls run that are proven by it."""
+        """Records that left since the last success. A record that failed beside a success leaves
+        even after MOST others, and counts here: an outage may begin while such calls run."""
         self.new_failed = 0
         """New records that failed since the last success."""
         self.is_refusing = False
@@ -121,7 +121,7 @@ class Departures:
             self.since_success += 1
             return Departure.LEAVE
         is_closed = state is BreakerState.CLOSED
-        # Copies that fail again say little of an outage, which new records would meet as well.
+        # Copies that fail again say little about an outage, which new records would meet as well.
         if self.is_exhausted and not (is_closed and call.climbs and self.new_failed < FEW):
             self.is_refusing = True
             return Departure.WAIT
@@ -145,7 +145,7 @@ class Departures:
         self.is_refusing = False
 
     def began(self, started: float, lane: Hashable) -> None:
-        """Record when a call started that has returned; ``lane`` is None without order."""
+        """Record when a returned call started; ``lane`` is None without order."""
         step = int(started / _STEP_S)
         successes = self._successes
         lane = _SEVERAL if lane is None else lane
@@ -159,19 +159,19 @@ class Departures:
                     each.lane = _SEVERAL
                 return
             if each.step < step:
-                return  # a call that took long: others that returned sooner say as much
+                return  # a long call: others that returned sooner say as much
 
     def doubt(self, now: float) -> None:
-        """Record that there was an outage until now: earlier failures prove nothing any more."""
+        """Record that there was an outage until now: earlier failures no longer prove anything."""
         self._doubt_until = now
 
     def outage_ended(self, now: float) -> None:
-        """Record that calls succeed again: one that began before has met the outage."""
+        """Record that calls succeed again: calls that began earlier met the outage."""
         self._outage_until = now
 
     @property
     def is_exhausted(self) -> bool:
-        """So many have left that only copies may, before the next success."""
+        """So many have left that only copies may leave before the next success."""
         return self.since_success >= MOST
 
     def _is_proven(self, call: SpentCall) -> bool:

@@ -1,7 +1,8 @@
 """Head-of-line release: when a slow record that is not yet stalled may be moved out of the way.
 
-Only if it is the exception: its window is almost full, and almost everything in it is done. And
-only for tokens that successes have earned, so that general slowness and outages move nothing.
+It may be moved only if it is the exception: its window is almost full, and almost everything in it
+is done. Each move costs a token that successes have earned, so general slowness and outages move
+nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ DEADLINE_S = 5.0
 """How long a head may run: most slow calls end by then."""
 
 DEADLINE_CALLS = 20.0
-"""How many usual call durations a head may run."""
+"""How many times the usual call duration a head may run."""
 
 SUCCESSES_PER_TOKEN = 1000
 MOST_TOKENS = 3
-"""How many heads a burst of slow records may move; for more, calls must return in between."""
+"""How many heads may be moved in a burst; for more, calls must return in between."""
 
 
 class HeadOfLineRelease:
@@ -34,7 +35,7 @@ class HeadOfLineRelease:
         self._counted = 0
 
     def earn(self, processed: int) -> None:
-        """Record how many records have been processed so far in all."""
+        """Record how many records have been processed so far."""
         earned = (processed - self._counted) / SUCCESSES_PER_TOKEN
         self._tokens = min(MOST_TOKENS, self._tokens + earned)
         self._counted = processed

@@ -1,8 +1,9 @@
 """Interventions: a user skips or dead-letters one record, or requests a pause or a concurrency.
 
-Only a failed record that waits can be taken: for its next call, for a copy that the broker refuses,
-or for the breaker. A record whose call is running cannot, because not every pool can end that call,
-and its lane would proceed beside it. A record that has not been called yet has given no reason.
+Only a failed record can be taken, and only while it waits: for its next call, for a copy that the
+broker refuses, or for the breaker. A record whose call is running cannot be taken, because not
+every pool can end that call, and its lane would proceed beside it. A record that has not been
+called yet gives no reason to be taken.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Intervention(StrEnum):
 
 
 class InterventionResult(StrEnum):
-    """The result of an intervention; from ``NOT_ASSIGNED`` on nothing has changed."""
+    """The result of an intervention; ``NOT_ASSIGNED`` and those after it have changed nothing."""
 
     SKIPPED = "skipped"
     LEAVING = "leaving"
@@ -53,7 +54,7 @@ class InterventionResult(StrEnum):
 
 @frozen
 class PauseRequest:
-    """Who wants a pause, or its end, and why."""
+    """A request for a pause or its end: by whom, and why."""
 
     user: str = ""
     """The name of the user's token; empty if none is needed."""
@@ -71,15 +72,15 @@ UNNAMED: Final = PauseRequest()
 
 @frozen
 class ConcurrencyRequest:
-    """How many slots a user allows to be busy, and why."""
+    """A user's limit on busy slots, and the reason."""
 
     limit: int | None
-    """None for what the configuration says."""
+    """None for the configured number."""
     user: str = ""
     """The name of the user's token; empty if none is needed."""
     reason: str = ""
     since: float = 0.0
-    """Since when it holds, on the Engine's clock."""
+    """When it began, on the Engine's clock."""
 
     def __str__(self) -> str:
         user = f" by {self.user}" if self.user else ""
@@ -90,7 +91,7 @@ class ConcurrencyRequest:
 class ConcurrencyAnswer(StrEnum):
     """The result of a ConcurrencyRequest; only ``OBEYED`` changes anything.
 
-    Of several answers of replicas the one listed first counts.
+    Of several replicas' answers, the one listed first counts.
     """
 
     OBEYED = "obeyed"
@@ -138,14 +139,14 @@ class Interventions:
         return InterventionResult.LEAVING
 
     def is_finished(self, name: TopicPartition, offset: int) -> bool:
-        """Return whether a record that was in the window of an owned partition has its outcome."""
+        """Return whether a record that was in an owned partition's window has its outcome."""
         partition = self._partitions.get(name)
         return partition is not None and _seq_of(partition, offset) is InterventionResult.FINISHED
 
     def _find(
         self, name: TopicPartition, offset: int, now: float
     ) -> FailedRecord | InterventionResult:
-        """Return a failed record without a running call, or why there is none."""
+        """Return a failed record without a running call, or the reason why there is none."""
         partition = self._partitions.get(name)
         if partition is None or not partition.is_assigned:
             return InterventionResult.NOT_ASSIGNED

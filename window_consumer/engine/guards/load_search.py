@@ -1,8 +1,8 @@
-"""The search for the number of calls that can run at once, after an outage and in an overload.
+"""The search for the number of calls that can run at once, after an outage or in an overload.
 
-It proceeds by rounds. The number doubles after a round that passes. Half-open it is halved
-otherwise. In an overload it returns to the last one that passed, and grows by one from there; at
-the number that was too high it tries again ever more rarely.
+It proceeds in rounds. The number doubles after a round that passes. After a round that fails, it is
+halved if the breaker is half-open; in an overload it returns to the last number that passed and
+grows by one from there. The number that was too high is tried again ever more rarely.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ CALMEST_ROUNDS = 320
 """They double each time it fails, up to this."""
 
 BACK_OFF = 0.9
-"""What is left of a concurrency that passed before and does not any more."""
+"""The factor for a concurrency that passed before and no longer does."""
 
 
 class LoadFinding(Enum):
-    """What a round shows."""
+    """The finding of a round."""
 
     NOTHING = "nothing"
     NONE_SUCCEED = "none succeed"
@@ -46,25 +46,25 @@ class LoadSearch:
     def __init__(self, failures: float):
         self._failures = failures
         self.limit = 0
-        """How many calls may run."""
+        """The most calls that may run."""
         self.overload = False
         self._present = self._all = CallRound(inf, 0.0)
-        """The present round, and all of them that may show poison."""
+        """The present round, and all rounds together if they may show poison."""
         self._passed = 0
         self._proven = 1
         """The number that passed last."""
         self._too_many = 0
         """The number at which too many calls failed; 0 if unknown."""
         self._empty = 0
-        """Rounds of an overload in a row in which no call succeeded."""
+        """How many rounds of an overload in a row had no success."""
         self._calm = 0
-        """Rounds since then that passed."""
+        """How many rounds have passed since then."""
         self._calm_rounds = CALM_ROUNDS
         self._usual_share = 0.0
         """The share of calls that fail when few run."""
 
     def begin(self, limit: int, now: float, *, usual_share: float | None = None) -> None:
-        """Begin with so many calls; in an overload with the share that fails with these."""
+        """Begin with ``limit`` calls; in an overload ``usual_share`` of them fails."""
         self.overload = usual_share is not None
         self._usual_share = usual_share or 0.0
         self._passed, self._too_many, self._proven = limit - 1, 0, limit
@@ -75,7 +75,7 @@ class LoadSearch:
 
     @property
     def rounds(self) -> Sequence[CallRound]:
-        """The present round, and all of them unless so many run that healthy calls fail."""
+        """The present round, and all rounds unless so many calls run that healthy ones fail."""
         if self.overload and self.limit > self._proven:
             return (self._present,)
         return self._present, self._all
@@ -95,7 +95,7 @@ class LoadSearch:
         return self._follow_load(now, slots) if self.overload else self._open_up(now, slots)
 
     def repeat(self, now: float) -> None:
-        """Begin the present round again: nothing could be called."""
+        """Restart the present round: nothing could be called."""
         self._continue_with(self.limit, now)
 
     def _open_up(self, now: float, slots: int) -> LoadFinding:

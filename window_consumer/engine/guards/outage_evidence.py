@@ -42,19 +42,19 @@ class OutageEvidence:
         self._window_s = window_s
         self._min_calls = min_calls
         self._most = ceil(min_calls / failures)
-        """How many of the last calls are known: enough for ``min_calls`` failures."""
+        """How many of the last calls are remembered: enough for ``min_calls`` failures."""
         self._mask = (1 << self._most) - 1
         self._known = 0
         self._failed = 0
-        """Those of them that failed, one bit each, the latest one lowest."""
+        """The failed ones, one bit each; the lowest bit is the latest call."""
         self._later = 0
-        """Those of them that asked to be called later, one bit each."""
+        """Those that asked to be called later, one bit each."""
         self._ends: deque[tuple[float, int]] = deque()
-        """When the known ones ended, and how many did."""
+        """When the remembered calls ended, and how many."""
         self._dropped = 0
-        """How many of the first of these are not known any more."""
+        """How many of the first of these are no longer remembered."""
         self._last_at = float("-inf")
-        """When the latest one ended: after ``window_s`` without any they are discarded."""
+        """When the latest call ended: after ``window_s`` without one, the evidence is discarded."""
         self._buckets: deque[RecordTally] = deque()
         self._window = RecordTally()
         """The sum of the buckets."""
@@ -115,17 +115,17 @@ class OutageEvidence:
 
     @property
     def is_bad(self) -> bool:
-        """At least ``min_calls`` of the last ones did not return, and more than allowed."""
+        """At least ``min_calls`` of the last ones did not return, and more than are allowed."""
         bad = (self._failed | self._later).bit_count()
         return bad >= self._min_calls and self.is_bad_beside(0)
 
     def is_bad_beside(self, undecided: int) -> bool:
-        """Return whether it is bad even if as many calls that still run will return."""
+        """Return whether it stays bad even if this many running calls return."""
         bad, known = (self._failed | self._later).bit_count(), self._known + undecided
         return bad >= self._min_calls and (bad > self._failures * known or bad == known)
 
     def _new_bucket(self, now: float) -> RecordTally:
-        """Return a new bucket, of calls that end from now on."""
+        """Return a new bucket for calls that end from now on."""
         self._expire(now)
         bucket = RecordTally(now + self._window_s / _BUCKETS)
         self._buckets.append(bucket)
@@ -140,11 +140,11 @@ class OutageEvidence:
 
 
 _FORGET_S = 60.0
-"""After one to two of these without a failure, a lane's next failure counts again."""
+"""After one to two of these intervals without a failure, a lane's next failure counts again."""
 
 
 class FailedLanes:
-    """The lanes whose failures have been counted. Owner: poll thread."""
+    """The lanes whose failures were counted. Owner: poll thread."""
 
     def __init__(self) -> None:
         self._failed: set[Hashable] = set()
@@ -152,7 +152,7 @@ class FailedLanes:
         self._since = 0.0
 
     def returned(self, lanes: Iterable[Hashable]) -> None:
-        """Record that records of these lanes have returned: their next failure counts."""
+        """Record that records of these lanes returned: their next failure counts."""
         if self._failed:
             self._failed.difference_update(lanes)
         if self._before:
@@ -170,6 +170,6 @@ class FailedLanes:
         return repeats
 
     def clear(self) -> None:
-        """Count every lane again."""
+        """Let the next failure of every lane count again."""
         self._failed.clear()
         self._before.clear()

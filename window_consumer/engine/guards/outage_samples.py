@@ -1,7 +1,7 @@
-"""The samples of an outage: when one record is called to see whether calls succeed again.
+"""The samples of an outage: when a record is called to see whether calls succeed again.
 
-A record of a lane that was not sampled yet goes out soon, others after a pause that grows with the
-outage. If nothing succeeds for ``max_hold`` and nothing new comes, the records that are held are
+A record of a lane that was not sampled yet goes out soon; others follow after a pause that grows
+with the outage. If nothing succeeds for ``max_hold`` and nothing new comes, the held records are
 called once more, one at a time, and leave if they fail.
 """
 
@@ -19,13 +19,13 @@ SAMPLE_SHARE = 0.05
 of a minute ends at most 3 s late."""
 
 LOOK_S = 0.02
-"""How soon it looks again for a record when a sample is due and there is none to call."""
+"""How soon it looks again if a sample is due and there is no record to call."""
 
 MOST_SAMPLES = 5
 """The most samples that run at once: a call may hang."""
 
 MOST_WITH_LAG = 20
-"""How many records leave each ``max_hold`` while more wait in Kafka behind full windows."""
+"""How many records leave per ``max_hold`` while more wait in Kafka behind full windows."""
 
 
 class OutageSamples:
@@ -38,7 +38,7 @@ class OutageSamples:
         self.is_declared = False
         """A user has declared this outage: it ends when a call returns, and not before."""
         self._budget: int | None = None
-        """How many of them may leave; None for all."""
+        """How many held records may leave; None for all."""
         self._running: set[object] = set()
         self._began = 0.0
         self._last_at = 0.0
@@ -46,21 +46,21 @@ class OutageSamples:
         """Lanes that were sampled in this outage."""
         self._delivered = 0
         self._quiet_since = 0.0
-        """Since when nothing has succeeded and nothing new came."""
+        """When the time without success and without new records began."""
 
     def begin(self, now: float, *, again: bool) -> None:
-        """Begin with an outage; ``again`` if it only seemed to be over."""
+        """Begin an outage; ``again`` if it only seemed to be over."""
         if not again:
             self._began = now
             self._asked.clear()
         self._quiet_since = self._last_at = now
 
     def declare(self) -> None:
-        """Obey a user who knows that it is an outage."""
+        """Obey a user who declares an outage."""
         self.is_declared, self.ends_hold = True, False
 
     def end(self) -> None:
-        """Record that the breaker is not open any more."""
+        """Record that the breaker is no longer open."""
         self.ends_hold = self.is_declared = False
         self._running.clear()
 
@@ -81,7 +81,7 @@ class OutageSamples:
         self._running.discard(source)
 
     def is_running(self, source: object = None) -> bool:
-        """Return whether a slice is a running sample; without one, whether there is any."""
+        """Return whether a slice is a running sample; for None, whether any sample runs."""
         return bool(self._running) if source is None else source in self._running
 
     def was_asked(self, lane: Hashable) -> bool:
@@ -98,7 +98,7 @@ class OutageSamples:
         return now - self._last_at >= (self._pause_s(now) if known else SAMPLE_S)
 
     def next_due(self, now: float) -> float:
-        """Return when a sample may be due next; a moment from now if it only lacks a record."""
+        """Return when a sample may be due next; a moment from now if only a record is missing."""
         if not self.ends_hold:
             for pause_s in (SAMPLE_S, self._pause_s(now)):
                 if now < self._last_at + pause_s:
@@ -111,7 +111,7 @@ class OutageSamples:
         return max(SAMPLE_S, share_s)
 
     def check_end(self, now: float, outlook: Outlook) -> str:
-        """Begin or cease to let held records leave; return why it begins, else nothing."""
+        """Begin or stop letting held records leave; return why it begins, else nothing."""
         if self.is_declared:
             return ""
         if outlook.delivered > self._delivered:

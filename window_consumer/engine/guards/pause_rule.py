@@ -1,7 +1,7 @@
 """Rules that watch a worker and may pause it until a person decides.
 
-A rule learns as an observer what becomes of records. What it has found stands in the snapshot, for
-the page, ``top`` and ``doctor``. Whoever resumes the worker accepts it.
+A rule observes what happens to records. The page, ``top`` and ``doctor`` show its findings from the
+snapshot. Resuming the worker accepts them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from window_consumer.engine.observer import Observer
 
 @frozen
 class RuleFinding:
-    """What a rule has found, for a person to decide about."""
+    """A rule's finding, for a person to decide about."""
 
     kind: str
     """The name of the cause in ``doctor``."""
@@ -29,7 +29,7 @@ class RuleFinding:
     figures: Mapping[str, Any] = MappingProxyType({})
     """The figures behind the text, as JSON has them; seconds end in ``_s``."""
     ends_itself: bool = False
-    """Whether it goes once its cause is over, so that there is nothing to accept."""
+    """Whether it goes away with its cause, so that there is nothing to accept."""
 
 
 class PauseRule(Observer):
@@ -40,14 +40,14 @@ class PauseRule(Observer):
 
     @abstractmethod
     def pauses(self, now: float) -> bool:
-        """Return whether the worker has to be paused until ``accept``.
+        """Return whether the worker must be paused until ``accept``.
 
-        It is asked in each tick, before anything starts or leaves, so it must be cheap.
+        Called in each tick, before anything starts or leaves, so it must be cheap.
         """
 
     @abstractmethod
     def findings(self) -> Sequence[RuleFinding]:
-        """Return what it has found and nobody has accepted."""
+        """Return the findings that nobody has accepted."""
 
     @abstractmethod
     def accept(self) -> None:

@@ -2,9 +2,9 @@
 
 A user pauses a partition or the worker; a ``PauseRule`` pauses the worker. Running calls may
 finish, commits continue, and the worker stays in its group. Records come in until the window is
-full. Failed records wait too, even if their next call is due. After a user's pause, copies are
-still written; while a rule pauses the worker, nothing leaves but what a user sends away. A paused
-worker stays paused whatever is assigned to it; the pause of one partition ends when the partition
+full. Failed records wait too, even if their next call is due. During a user's pause, copies are
+still written; while a rule pauses the worker, only records that a user sends away leave. A paused
+worker stays paused when partitions are assigned; the pause of one partition ends when the partition
 is released.
 """
 
@@ -43,7 +43,7 @@ class Pauses:
         self._outcomes = outcomes
         self.rules: list[PauseRule] = []
         self.by_user: PauseRequest | None = None
-        """The pause of the worker by a user, which holds for future assignments, too."""
+        """A user's pause of the worker, which also holds for future assignments."""
         self._alone: set[TopicPartition] = set()
         """Partitions that are paused individually."""
 
@@ -53,16 +53,15 @@ class Pauses:
         return self.by_user is not None or self._retry_queue.keeps
 
     def findings(self) -> Sequence[RuleFinding]:
-        """Return what rules have found and nobody has accepted."""
+        """Return the findings of rules that nobody has accepted."""
         return [finding for rule in self.rules for finding in rule.findings()]
 
     def halt(
         self, name: TopicPartition | None, now: float, request: PauseRequest, *, halted: bool
     ) -> bool:
-        """Pause or resume a partition, or the worker for None; False for a partition of others.
+        """Pause or resume a partition, or the worker for None; return False if it is not ours.
 
-        Who resumes the worker accepts what its rules have found. Who pauses it again replaces user
-        and reason.
+        Resuming the worker accepts its rules' findings. Pausing it again replaces user and reason.
         """
         if name is None:
             since = now if self.by_user is None else self.by_user.since
@@ -100,7 +99,7 @@ class Pauses:
         return self.worker or partition.name in self._alone
 
     def _apply(self, now: float) -> None:
-        """Hold back the partitions that are paused now, and resume the others."""
+        """Hold back the partitions that are now paused, and resume the others."""
         for partition in self._partitions.values():
             is_halted = self._is_halted(partition)
             was_halted = HoldReason.MANUAL in partition.holds

@@ -43,7 +43,7 @@ class RecordSampling:
             dispatcher.kept_free = max(0, dispatcher.slots // 2 - len(self._sampled))
 
     def new_one(self, now: float, *, known: bool) -> Slice | None:
-        """Return a new record; its place alternates, and stays where calls return."""
+        """Return a new record; its place alternates until calls return, then stays there."""
         was_asked = _never if known else self._breaker.samples.was_asked
         if not self._breaker.compares:
             self._stay_where_calls_return()
@@ -56,7 +56,7 @@ class RecordSampling:
         return None
 
     def _stay_where_calls_return(self) -> None:
-        """Take the next sample from where the last one that returned was."""
+        """Take the next sample from the place of the last one that returned."""
         place = self._place_of.get(self._breaker.last_returned)
         if place is not None:
             self._places.remove(place)

@@ -5,17 +5,17 @@ other it is also *abandoned*: its slot is replaced, its record climbs the ladder
 STALLED, as if its local attempts were spent, and its late result changes nothing. A thread cannot
 be stopped: its lane stays busy until it has really ended, whatever happened to the record.
 
-A coroutine can be *ended* whatever the order, and so can a call in a process of its own: one is
+A coroutine or a call in a process of its own can be *ended*, whatever the order: the one is
 cancelled, the other killed. When it has ended, its slice returns and the record has failed, with
 reason STALLED if it leaves for that; with ``retry`` it is first called again here, as after any
 other failure. A call that does not end in time is abandoned like a thread, and its record leaves.
 
-A slot can be a *lease*, as of a program that asks for records. Its call ends when the lease does,
-unless the slot renews it, and for no other reason. The record has failed then, without a word about
-handlers: the breaker does not count it.
+A slot can be a *lease*, for a program that asks for records. Its call ends when the lease ends,
+unless the slot renews it, and for no other reason. The record has failed then, but that says
+nothing about handlers, so the breaker does not count it.
 
-The runtime inspects a call in between, because only it can read stacks and knows whether the call
-has returned by now::
+The runtime inspects a call in between, because only it can read stacks and see whether the call has
+returned by now::
 
     due (returns a Stalled) -> the runtime reads the stack -> on_inspected -> ... -> has_returned
 """
@@ -78,12 +78,12 @@ class Stalls:
         self._reported: dict[Slice, float] = {}
         self._returned: list[AbandonedReturned] = []
         self.stop: str | None = None
-        """Why the worker has to stop, once too many calls hang."""
+        """Why the worker must stop, once too many calls hang."""
 
     # ---- events
 
     def due(self, partitions: Mapping[TopicPartition, Partition], now: float) -> list[Stalled]:
-        """Return the calls that have to be inspected now."""
+        """Return the calls to inspect now."""
         if now < self._look_at:
             return []
         self._look_at = now + self._interval_s
@@ -180,7 +180,7 @@ class Stalls:
 
     def _is_due(self, slice_: Slice, now: float) -> bool:
         if self._leases:
-            # What has come while the process was frozen is read first.
+            # Events that arrived while the process was frozen are read first.
             return now >= max(slice_.lease_until, self._not_before + CHECK_S)
         if now - self._since(slice_) < self._rules.after_s:
             return False
@@ -188,7 +188,7 @@ class Stalls:
         return reported is None or now - reported >= self._rules.after_s
 
     def _refuses_to_end(self, slice_: Slice, now: float) -> bool:
-        """Return whether a call was asked to end long ago and must be handled again."""
+        """Return whether a call was asked to end so long ago that it must be handled again."""
         if not _is_watched(slice_):
             return False
         return now - max(self._ending[slice_], self._not_before) >= self._ending_s and (
@@ -198,7 +198,7 @@ class Stalls:
     def _to_end(self, slice_: Slice, now: float, *, is_relief: bool = False) -> Stalled | None:
         """Return a call to end; None if that was tried or it has returned.
 
-        Its slot's unstarted records are taken back: they proceed although the call is given up.
+        Its slot's unstarted records are taken back, so that they proceed without the call.
         """
         if slice_ in self._ending:
             return None
@@ -222,7 +222,7 @@ class Stalls:
         return self._about(slice_, now, abandon=self._moves)
 
     def _heads(self, partitions: Collection[Partition], now: float) -> list[Stalled]:
-        """Return calls that block a window in which everything else is done, while tokens last."""
+        """While tokens last, return calls that block a window in which everything else is done."""
         self._relief.earn(self._counters.processed)
         found: list[Stalled] = []
         for partition in partitions:

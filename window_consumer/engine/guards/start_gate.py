@@ -1,4 +1,4 @@
-"""What leaves the Engine: records for the slots, and copies for the broker.
+"""The gate out of the Engine: for records to the slots, and copies to the broker.
 
 This module combines everything that may hold records back: the breaker, crash suspects, the budget,
 and partitions that are about to be released.
@@ -41,13 +41,13 @@ class WorkerHold(Enum):
     """Why nothing of a whole worker starts by itself."""
 
     BREAKER = "circuit breaker"
-    """Only as many records start as it allows, one by one."""
+    """The breaker lets only some records start, one by one."""
     SUSPECT_ALONE = "suspect alone"
     """A record on which the process has ended runs, or waits to run, by itself."""
     ASKED_TO_WAIT = "asked to wait"
-    """Whoever is called has asked for a pause: nothing starts before its end."""
+    """A call has asked for a pause: nothing starts before its end."""
     UNACKED_RESULTS = "unacked results"
-    """So many results are unacked that those of further calls would have no room."""
+    """So many results are unacked that there is no room for those of further calls."""
 
 
 class StartGate:
@@ -82,7 +82,7 @@ class StartGate:
         """Partitions are about to be released: spent records leave now or not at all."""
         self._copies_first = self._failed_first = False
         self._held_until = completion.held_until
-        """Until when nothing starts, as far as it was obeyed."""
+        """The end of the last requested pause that was obeyed: nothing starts before."""
         self._sampling = RecordSampling(breaker, dispatcher)
 
     def decide(self, decisions: Decisions, now: float) -> None:
@@ -150,7 +150,7 @@ class StartGate:
                 self._completion.take_back(slice_, now)
 
     def obey_user(self, now: float, *, release: bool) -> BreakerAnswer:
-        """Let what has failed leave when it fails once more, or hold it until a call returns."""
+        """Let failed records leave when they fail once more, or hold them until a call returns."""
         breaker = self._breaker
         if not breaker.rules.enabled:
             return BreakerAnswer.SWITCHED_OFF
@@ -165,7 +165,7 @@ class StartGate:
         return BreakerAnswer.OBEYED
 
     def outlook(self) -> Outlook:
-        """Return what the worker could call now."""
+        """Return the outlook: what the worker could call now."""
         dispatcher, retry_queue = self._dispatcher, self._retry_queue
         sources = [
             each
@@ -291,7 +291,7 @@ class StartGate:
         return None if self._copies_first else next(copies, None)
 
     def _has_room(self, now: float) -> bool:
-        """Return whether a slot may run a retry: any idle one while no new record can start."""
+        """Return whether a slot may run a retry: any idle slot while no new record can start."""
         dispatcher = self._dispatcher
         if dispatcher.turns.has_room(dispatcher.slots, dispatcher.idle_slots, now):
             return True
@@ -319,7 +319,7 @@ class StartGate:
 
 
 def spent_call(failed: FailedRecord) -> SpentCall:
-    """Return what the breaker has to know of a record's last call."""
+    """Return what the breaker needs to know about a record's last call."""
     return SpentCall(
         lane_name(failed.partition, failed.lane),
         failed.first_failure,
@@ -333,6 +333,6 @@ def spent_call(failed: FailedRecord) -> SpentCall:
 
 
 def _has_lag(partition: Partition) -> bool:
-    """Return whether records wait in Kafka, or were delivered and have no room in the window."""
+    """Return whether records wait in Kafka, or for room in the window."""
     end = partition.log_end
     return partition.buffered > 0 or (end is not None and end > partition.next_delivery)

@@ -1,4 +1,4 @@
-"""Calls that do not return, as the runtime and observers learn of them, and the rules for them."""
+"""Calls that do not return, as reported to the runtime and observers, and the rules for them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class StallRules:
     action: Literal["move", "retry", "report"] = "move"
     max_abandoned: int = 4
     ends: bool = False
-    """The runtime can end a call from outside: it is a coroutine, or has a process of its own."""
+    """The runtime can end a call from outside: it is a coroutine or has its own process."""
     leases: bool = False
-    """Slots are leases: each call ends with its own, see ``Slice.lease_until``, and not before. A
-    slice has one record then, and is made when there is a slot for it."""
+    """Slots are leases: each call ends with its lease (see ``Slice.lease_until``), not before. A
+    slice then has one record, and is made when there is a slot for it."""
 
 
 @frozen(eq=False)
 class Stalled:
-    """A long-running call whose stack the runtime has to read."""
+    """A long-running call whose stack the runtime must read."""
 
     slice_: Slice
     name: TopicPartition

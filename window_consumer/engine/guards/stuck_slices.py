@@ -10,7 +10,7 @@ STUCK_S = 0.015
 gives its unstarted records back."""
 
 LOOK_EVERY_S = 10e-6
-"""How much time passes until the next inspection, for each inspected slice. One inspection takes
+"""How long after an inspection the next one follows, per inspected slice. Inspecting a slice takes
 some 1 us, so thousands of slices would otherwise take all the time."""
 
 
@@ -22,12 +22,12 @@ class StuckSlices:
         self._looked_at = 0.0
 
     def add(self, slice_: Slice) -> None:
-        """Inspect a slice that goes out, if it has several records."""
+        """Inspect a dispatched slice from now on if it has several records."""
         if len(slice_.messages) > 1:
             self._slices[slice_] = None
 
     def remove(self, slice_: Slice) -> None:
-        """Inspect a slice no more: it is over, or has nothing to take back."""
+        """Stop inspecting a slice: it is over, or has nothing to take back."""
         self._slices.pop(slice_, None)
 
     def find(self, now: float, usual_s: float, *, idle: bool) -> list[Slice]:

@@ -1,4 +1,4 @@
-"""Epochs: each assignment of a partition begins one, with a new window, in the lanes it shares."""
+"""Epochs: each assignment of a partition begins one, with a new window and its shared lanes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Epochs:
         """A rule may concern any record, not only those whose headers are lost."""
 
     def begin(self, assigned: Assigned) -> Partition:
-        """Return a partition in a new epoch. It joins its siblings; it is not yet among ours."""
+        """Return a partition in a new epoch. It joins its siblings but is not yet among ours."""
         rules, name = self._rules, assigned.name
         self._last += 1
         retry_level = self._retry_levels.get(name.topic) or RetryTopicLevel(name.topic)
@@ -96,7 +96,7 @@ class Epochs:
         return commit
 
     def _lanes_of(self, siblings: Sequence[Partition], home: TopicPartition) -> Lanes:
-        """Return the siblings' lanes; without siblings new ones, held by calls that outlived."""
+        """Return the siblings' lanes; without siblings, new ones that outlived calls keep busy."""
         if siblings:
             return siblings[0].ordering.lanes
         lanes = Lanes()
@@ -104,7 +104,7 @@ class Epochs:
         return lanes
 
     def ask_turns(self, partition: Partition) -> None:
-        """Ask from now on what happens to a partition's records at their turn."""
+        """Ask the rules from now on about each of a partition's records at its turn."""
         if not partition.asks_turns:
             partition.asks_turns = True
             partition.ordering = partition.ordering.within(

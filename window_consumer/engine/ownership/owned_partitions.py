@@ -1,4 +1,4 @@
-"""Which partitions are ours: they are assigned, revoked, and released or lost."""
+"""Which partitions are ours: partitions are assigned, revoked, and released or lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from window_consumer.model.record import TopicPartition
 
 
 class OwnedPartitions:
-    """Takes and releases partitions, and lets each part know of it. Owner: poll thread."""
+    """Takes and releases partitions, and notifies each part. Owner: poll thread."""
 
     def __init__(self, rules: EngineRules, parts: EngineParts):
         self._rules = rules
@@ -50,7 +50,7 @@ class OwnedPartitions:
         parts.housekeeping.is_due_at(now)
 
     def revoke(self, names: Iterable[TopicPartition], now: float) -> None:
-        """Start nothing more of these partitions; take back what has not started."""
+        """Start nothing more of these partitions; take back their unstarted records."""
         parts = self._parts
         parts.scheduling.advance_clocks(now)
         parts.start_gate.in_a_hurry = True

@@ -1,1 +1,1 @@
-"""What happens to a record after its call: retries, copies, results and final outcomes."""
+"""What follows a record's call: retries, copies, results and final outcomes."""

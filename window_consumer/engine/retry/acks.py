@@ -1,4 +1,4 @@
-"""What the broker's answers to copies and results mean for their records."""
+"""What the broker's acks of copies and results mean for their records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 
 SINGLY_SHARE = 0.125
-"""If this share of a slice's calls returned results, each slice gets one record of a lane."""
+"""If this share of a slice's calls returned results, slices get only one record of a lane each."""
 
 
 class Acks:
@@ -85,7 +85,7 @@ class Acks:
         )
 
     def learn(self, slice_: Slice, calls: int, producing: int, size: int) -> None:
-        """Learn from a slice's calls how much is produced, and by how many of them."""
+        """Update from a slice's calls how much is produced, and by how many of them."""
         self.output.learn(calls, size)
         self._dispatcher.longest = self.output.longest_slice
         # A batch's results are those of one call: its records need not wait for each other.

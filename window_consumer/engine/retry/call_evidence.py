@@ -1,4 +1,4 @@
-"""What the circuit breaker learns of calls: which have returned, failed, or asked to come later."""
+"""Evidence for the circuit breaker: which calls returned, failed, or asked to be called later."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COUNTED = frozenset({None, Reason.RETRIES_EXHAUSTED, Reason.STALLED})
 """The reasons after which a call counts as failed for the breaker; None is a retry."""
 
 NO_EVIDENCE = (CallAgain, LeaseExpiredError)
-"""Errors that say nothing of how handlers fare."""
+"""Errors that say nothing about the health of handlers."""
 
 
 class CallEvidence:
-    """Tells the breaker how calls fare. Owner: poll thread."""
+    """Reports to the breaker how calls ended. Owner: poll thread."""
 
     def __init__(self, breaker: CircuitBreaker):
         self._breaker = breaker
@@ -78,7 +78,7 @@ class CallEvidence:
         )
 
     def produced(self, production: Production, now: float, *, is_new: bool) -> None:
-        """Record that all results of a call are acked: it has returned."""
+        """Record that all results of a call are acked: it counts as returned."""
         lanes = [lane_name(production.partition, lane) for lane in production.lanes]
         calls, source = len(production.seqs), production.source
         self._breaker.returned(calls, now, source, is_new=is_new, lanes=lanes)
@@ -86,7 +86,7 @@ class CallEvidence:
     def refused(
         self, production: Production, failed: FailedRecord, now: float, *, is_new: bool
     ) -> None:
-        """Record that a call has failed, as one of its results was refused."""
+        """Record that a call failed because one of its results was refused."""
         if failed.reason in COUNTED:
             self._failed(failed, now, production.source, is_new=is_new)
 
@@ -97,5 +97,5 @@ class CallEvidence:
 
 
 def lane_name(partition: Partition, lane: Lane | None) -> Hashable:
-    """Return a lane's name in its worker: a key's records are all in one partition."""
+    """Return a lane's name within its worker: all records of a key are in one partition."""
     return lane if lane is None or isinstance(lane, bytes) else (partition.name, lane)

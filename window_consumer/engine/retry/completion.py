@@ -22,7 +22,7 @@ from window_consumer.model.outcome import Outcome
 
 
 class Completion:
-    """Processes the slices that slots return, or that are taken from them. Owner: poll thread."""
+    """Processes slices that slots return or that are taken back from them. Owner: poll thread."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Completion:
         self._counters = counters
         self._outcomes = outcomes
         self.held_until = float("-inf")
-        """Until when nothing may start: a call has asked for it."""
+        """Nothing may start before this time: a call has asked for it."""
 
     def complete(self, slice_: Slice, now: float) -> None:
         """Process a slice that a slot has finished."""
@@ -66,8 +66,7 @@ class Completion:
         """Take a slice's unclaimed records back; return how many there were."""
         partition = slice_.partition
         past, unclaimed, seqs = self._dispatcher.split(slice_)
-        # Later records of a lane go back before earlier ones, so that the earlier ones end in
-        # front.
+        # Later records of a lane go back first, so that earlier ones end up in front.
         if unclaimed and partition.gives_out:
             self._dispatcher.release_halves(partition)
             if slice_.call.attempt == 1:
@@ -102,7 +101,7 @@ class Completion:
         self._outcomes.advance(partition, now)
 
     def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
-        """Let all records of a batch leave: it is unknown on which of them its call hangs."""
+        """Let all records of a batch leave: it is unknown which of them its call hangs on."""
         partition = slice_.partition
         together = self._retry_queue.together()
         slice_.settled += len(slice_.messages)
@@ -129,7 +128,7 @@ class Completion:
         partition = slice_.partition
         messages, seqs = slice_.messages, slice_.seqs
         if died_on(slice_) and not self._retry_queue.is_final:
-            # The death says nothing about a single record, so the breaker does not count it.
+            # The death shows nothing about a single record, so the breaker does not count it.
             self._dispatcher.bisect(slice_)
             return
         results = slice_.results()
@@ -173,7 +172,7 @@ class Completion:
             put_back(slice_, results.held, failed, self._retry_queue, now)
 
     def _hold(self, failure: Failure, until: float, now: float) -> None:
-        """Start nothing before a time, as a call has asked for."""
+        """Start nothing before the time that a call has asked for."""
         if until > self.held_until:
             self.held_until = until
             if self._outcomes.observer is not None:
@@ -197,6 +196,6 @@ class Completion:
                 self._resolve(slice_, own)
 
     def _resolve(self, slice_: Slice, seqs: Iterable[int]) -> None:
-        """Let go of records that had failed before, and whose outcome is known."""
+        """Let go of records that had failed before and now have their outcomes."""
         for seq in seqs:
             self._records.finish(slice_.again[seq])

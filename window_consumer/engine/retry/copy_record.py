@@ -36,9 +36,9 @@ class CopyOrigin:
     host: str = ""
     """Where the handler ran; omitted from the copy if unknown."""
     _writer: tuple[tuple[str, bytes], ...] = field(init=False, eq=False, repr=False)
-    """The headers that say who wrote a copy: those before the handler's."""
+    """The headers about a copy's writer that come before the handler's."""
     _version_and_host: tuple[tuple[str, bytes], ...] = field(init=False, eq=False, repr=False)
-    """Those behind it."""
+    """Those that come after it."""
 
     @_writer.default
     def _encode_writer(self) -> tuple[tuple[str, bytes], ...]:
@@ -50,7 +50,7 @@ class CopyOrigin:
         return (names.APP_VERSION, self.app_version.encode()), *host
 
     def headers(self, handler: str | None) -> Sequence[tuple[str, bytes]]:
-        """Return the headers that say who wrote a copy; of the record's handler, if it is known."""
+        """Return the headers about a copy's writer, with the record's handler if it is known."""
         name = (names.HANDLER, (handler or self.handler).encode())
         return *self._writer, name, *self._version_and_host
 
@@ -81,7 +81,7 @@ class CopyMaker:
     target_of: TargetOf
 
     def copy(self, failed: FailedRecord, wall_offset_ms: float) -> Copy:
-        """Return the copy of a record for the topic that it leaves for."""
+        """Return the copy of a record for its target topic."""
         if failed.forward is not None:
             return failed.forward.copy
         target = self.target_of(failed.partition.retry_level.source, failed.level)
@@ -112,7 +112,7 @@ def copy_of(
     ]
     if hop.timestamp is not None:
         ours.append((names.ORIGINAL_TIMESTAMP, b"%d" % hop.timestamp))
-    # A copy without the topic's id never gets another one.
+    # A copy without the topic's id never gets one later.
     is_copy = partition.retry_level.is_copy
     if topic_id := hop.topic_id if is_copy else (partition.topic_id or "").encode():
         ours.append((names.ORIGINAL_TOPIC_ID, topic_id))

@@ -22,7 +22,7 @@ from window_consumer.model.record import Message
 
 
 class Detail(Enum):
-    """How much a copy contains; each step follows if the one before was too large."""
+    """How much a copy contains; if one step is too large, the next one is tried."""
 
     FULL = "full"
     WITHOUT_ERROR_TEXTS = "without error texts"
@@ -42,7 +42,7 @@ class RecordPlace(Protocol):
 
 @frozen
 class Nowhere:
-    """The place of records that nobody keeps: before their first failure, and at last."""
+    """The place of records outside all others: before their first failure, and at the end."""
 
     state: RecordState
 
@@ -63,7 +63,7 @@ class Forward:
 
     copy: Copy
     outcome: Outcome | None = None
-    """That of the record when the copy is acked; None for a stray, which moves and is not counted
+    """The record's outcome once the copy is acked; None for a stray, which moves and is not counted
     (``lane_ownership``)."""
 
 
@@ -87,7 +87,7 @@ class FailedRecord:
     due: float = 0.0
     """When it is called or published again, if it waits for that."""
     entry: int | None = None
-    """The number of its last entry in ``WaitingRecords``; None once it was removed there."""
+    """The number of its last entry in ``WaitingRecords``; None once it was removed from there."""
     place: RecordPlace = Nowhere(RecordState.NEW)
     hold: LaneHold = NO_HOLD
     """The hold on its lane, until it has its final outcome."""
@@ -105,17 +105,17 @@ class FailedRecord:
     alone: bool = False
     """It is called alone from now on, also by batch handlers."""
     released: bool = False
-    """It leaves when it fails once more, whatever the breaker has found out."""
+    """It leaves if it fails once more, whatever the breaker has found."""
     asked_later: int = 0
     """Handler calls that asked for a later one; the attempts include them."""
     spared: int = 0
-    """Attempts that are not charged: the breaker was finding out why many calls fail."""
+    """Attempts that are not charged: the breaker was searching for the cause of many failures."""
     in_doubt: int = 0
-    """Those of them that are charged after all if the breaker finds poison."""
+    """Spared attempts that are charged after all if the breaker finds poison."""
     uncalled: int = 0
-    """Those of the attempts for which no handler was called: see ``CallAgain``."""
+    """Attempts in which no handler was called, see ``CallAgain``."""
     forward: Forward | None = None
-    """Set for a record that has not failed here, but is copied elsewhere."""
+    """Set for a record that did not fail here but is copied elsewhere."""
 
     @property
     def state(self) -> RecordState:
@@ -129,7 +129,7 @@ class FailedRecord:
 
     @property
     def level(self) -> Level | None:
-        """The retry level that it leaves for; None at the end of the ladder."""
+        """The retry level that it moves to; None at the end of the ladder."""
         return None if self.spent is None else self.spent.level
 
     @property
@@ -165,16 +165,16 @@ class FailedRecord:
 
     @property
     def charged(self) -> int:
-        """The attempts since it was delivered that count."""
+        """The charged attempts since it was delivered."""
         return self.attempts - self.spared - self.uncalled
 
     def follow(self, first: FailedRecord, now: float) -> None:
-        """Have the history of an earlier record of its lane, with which it is called again."""
+        """Take the history of an earlier record of its lane, with which it is called again."""
         self.attempts, self.failure, self.last_failure = first.attempts, first.failure, now
         self.asked_later, self.uncalled = first.asked_later, first.uncalled
         self.spared, self.in_doubt = first.spared, first.in_doubt
         self.due, self.together = first.due, first.together
 
     def __str__(self) -> str:
-        """Return its name as messages show it."""
+        """Return its name for messages."""
         return f"{self.partition.name}@{self.message.offset()}"

@@ -1,10 +1,10 @@
-"""All failed records of a worker: which there are, and the state of each.
+"""All failed records of a worker, and the state of each.
 
-This object alone moves a record from one state to the next, see ``record_state``. What follows a
-failed call is decided elsewhere (``queue``, ``completion``, the guards).
+Only this object moves a record from one state to the next, see ``record_state``. Other modules
+(``queue``, ``completion``, the guards) decide what follows a failed call.
 
-A waiting record occupies no slot. It is open, its lane is busy and its offset is held until it has
-its outcome. One that is held until released leaves its lane free.
+A waiting record occupies no slot. Until it has its outcome it is open, its lane is busy and its
+offset is held. A record that is held until released leaves its lane free.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FailedRecords:
         self._held = HeldCalls()
         self._held_by_rule = RuleHeldRecords()
         self.spent = RecordLine(RecordState.HELD_BY_BREAKER)
-        """Those about which the breaker decides, in this order."""
+        """Records that the breaker decides about, in this order."""
         self._running = KeptElsewhere(RecordState.RUNNING)
         self._leaving = RecordLine(RecordState.LEAVING)
         self._unacked = RecordLine(RecordState.UNACKED)
@@ -65,7 +65,7 @@ class FailedRecords:
     def of(self, partition: Partition) -> dict[int, FailedRecord]:
         """Return a partition's failed records by sequence number, in order of first failure.
 
-        Nobody else changes them.
+        Only this object changes them.
         """
         return self._of.get(partition, _NONE)
 
@@ -79,7 +79,7 @@ class FailedRecords:
 
     @property
     def unacked(self) -> Collection[FailedRecord]:
-        """Those whose copies are on their way to the broker."""
+        """Records whose copies are on their way to the broker."""
         return self._unacked
 
     @property
@@ -101,7 +101,7 @@ class FailedRecords:
         return self._held_by_rule.by_partition.get(partition, _NONE)
 
     def all_held_by_rule(self) -> list[tuple[Partition, Mapping[int, FailedRecord]]]:
-        """Return partitions whose open records are all held by a rule, and these by offset."""
+        """Return partitions whose open records are all held by a rule, with those by offset."""
         found = self._held_by_rule.by_partition.items()
         return [(each, held) for each, held in found if len(held) == each.window.open]
 
@@ -118,14 +118,14 @@ class FailedRecords:
         failed.hold = failed.partition.ordering.acquire((failed.lane,))
 
     def hold_until_released(self, failed: FailedRecord) -> None:
-        """Take over a record that has not been called; its lane is free until it is released."""
+        """Take over a record that was not called; its lane is free until it is released."""
         self._keep(failed)
         _put(failed, self._held_by_rule)
 
     def release_held(self, partition: Partition, offset: int) -> FailedRecord | None:
-        """Return a record that was held until now, and acquire its lane; None if it is not held.
+        """Return a held record and acquire its lane; None if it is not held.
 
-        The caller moves it on.
+        The caller moves it to its next state.
         """
         failed = self._held_by_rule.get(partition, offset)
         if failed is not None:
@@ -138,7 +138,7 @@ class FailedRecords:
     def move(self, failed: FailedRecord, state: RecordState) -> None:
         """Move a record to another state, at the end of its line.
 
-        Raise UnknownRecordStepError, and change nothing, if that is not in the table.
+        Raise UnknownRecordStepError, and change nothing, if the table does not allow the step.
         """
         _put(failed, self._places[state])
 
@@ -148,21 +148,21 @@ class FailedRecords:
         _put(failed, self._waiting)
 
     def release_due(self, now: float) -> None:
-        """Release records whose wait is over, for their rate included."""
+        """Release records whose wait is over, including those that waited for their rate."""
         self.ready.refill()
         ready, leaving = self.ready, self._leaving
         for failed in self._waiting.take_due(now):
             (ready if failed.spent is None else leaving).append(failed)
 
     def put_back(self, records: Sequence[FailedRecord]) -> None:
-        """Let records be called whose call did not start, before all others."""
+        """Let records whose calls did not start be called before all others."""
         for failed in reversed(records):
             failed.state.to(RecordState.READY)
             failed.place.remove(failed)
             self.ready.put_first(failed)
 
     def next_calls(self, at_most: int) -> list[FailedRecord]:
-        """Take records of one partition and equal attempts to be called now; see ``ReadyCalls``."""
+        """Take the records to call now, of one partition and equal attempts; see ``ReadyCalls``."""
         while (line := self.ready.next_line()) is not None:
             partition = line.partition
             if not partition.starts_calls:
@@ -179,7 +179,7 @@ class FailedRecords:
             _put(failed, self._running)
 
     def call_held(self, partition: Partition) -> None:
-        """Call records that came due while their partition was held back, if it no longer is."""
+        """Release records that came due while their partition was held back, if it no longer is."""
         if partition.starts_calls:
             for failed in list(self._held.of(partition)):
                 self.move(failed, RecordState.READY)
@@ -198,7 +198,7 @@ class FailedRecords:
         failed.hold.release()
 
     def remove(self, partition: Partition) -> None:
-        """Let go of the records of a partition that is released, but for unacked copies."""
+        """Let go of the records of a released partition, except unacked copies."""
         for failed in self._of.pop(partition, _NONE).values():
             if failed.state is not RecordState.UNACKED:
                 self.move(failed, RecordState.GONE)

@@ -1,11 +1,11 @@
-"""Results on their way to the broker: what calls returned to be produced, until it is acked.
+"""Results on their way to the broker: records that calls returned to produce, until they are acked.
 
 A record whose handler returned results stays open, and keeps its lane busy, until all of them are
-acked. So the results of a lane are produced in the order of its records, whatever is resent, and
-nothing is committed whose results may be lost. Waiting occupies no slot.
+acked. So the results of a lane are produced in the order of its records, whatever is resent, and no
+record is committed while its results may be lost. Waiting occupies no slot.
 
-A permanent refusal counts as a failed call of the handler. After any other error the results are
-resent from the first one that was not acked: those behind it are then produced twice, in order.
+A permanent refusal counts as a failed call of the handler. After any other error, results are
+resent from the first one that was not acked: those after it may be produced twice, in order.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from window_consumer.model.produce import Produce
 from window_consumer.model.record import Message
 
 MAX_UNACKED_RESULTS = 10_000
-"""The most results in flight, apart from the last call's: enough for 100,000/s with acks that take
-0.1 s, and a tenth of the client's queue."""
+"""The most results in flight, not counting the last call's: enough for 100,000/s if acks take 0.1
+s, and a tenth of the client's queue."""
 
 RESULTS_SHARE = 0.25
 """If unacked results exceed this share of the memory budget, nothing new starts."""
@@ -40,7 +40,7 @@ COPIES_HELD = 2
 """A result is held twice: here, to be resent, and in the client's queue."""
 
 RECORD_BYTES = 256
-"""The approximate cost of a result beside its payload."""
+"""The approximate bytes of a result in addition to its payload."""
 
 _FORGET = 0.95
 """The decay of the usual result size: each slice without results reduces it by a twentieth."""
@@ -60,9 +60,9 @@ class Production:
     results: Sequence[Produce]
     handler: str
     size: int
-    """Bytes that the results count for."""
+    """The bytes charged for the results."""
     source: Slice | None
-    """The slice of the call, if it is a probe of the breaker."""
+    """The call's slice, if it is a probe of the breaker."""
     first: int = 0
     """All results before this index are acked."""
     sent: int = 0
@@ -70,7 +70,7 @@ class Production:
     answers: int = 0
     """How many of these have been answered."""
     alone: bool = False
-    """One of them or its batch was refused for its size: they are sent one at a time."""
+    """A result or its batch was refused for its size: results are sent one at a time."""
     error: tuple[int, PublishFailedError] | None = None
     """The lowest index that was not acked, and the error."""
     failures: int = 0
@@ -98,7 +98,7 @@ class Output:
         self._jitter = jitter
         self._counters = counters
         self._sending: dict[Production, None] = {}
-        """Those in flight, or to be sent at once."""
+        """The productions in flight or to be sent at once."""
         self._waiting: deque[Production] = deque()
         self._due: list[tuple[float, int, Production]] = []
         self._ties = count()
@@ -119,9 +119,9 @@ class Output:
         lanes: Sequence[Lane | None],
         source: Slice | None,
     ) -> int:
-        """Take the results of a call that returned; its records and lanes wait for them.
+        """Take the results of a returned call; its records and lanes wait for them.
 
-        Return how many bytes they count for.
+        Return how many bytes are charged for them.
         """
         size = COPIES_HELD * sum(len(each) + RECORD_BYTES for each in returned.results)
         production = Production(
@@ -141,7 +141,7 @@ class Output:
         return size
 
     def learn(self, calls: int, size: int) -> None:
-        """Learn from a slice how much is usually produced: up at once, down slowly."""
+        """Update from a slice how much is usually produced: up at once, down slowly."""
         if calls:
             self._usual_size = max(size / calls, self._usual_size * _FORGET)
 
@@ -152,7 +152,7 @@ class Output:
 
     @property
     def longest_slice(self) -> int | None:
-        """The most records that a slice may hold so that all their results have room.
+        """The most records that a slice may hold so that their results have room.
 
         None if there is no limit.
         """
@@ -162,7 +162,7 @@ class Output:
 
     @property
     def holds_back(self) -> bool:
-        """So many results are unacked that nothing new may start."""
+        """Too many results are unacked for anything new to start."""
         return self.bytes > self._limit
 
     def of(self, partition: Partition) -> Iterator[Production]:
@@ -178,7 +178,7 @@ class Output:
     def to_send(self) -> Iterator[Production]:
         """Yield the productions to send now, up to the unacked limit.
 
-        Results that may have been refused for the size of their batch are sent with nothing else in
+        A result that may have been refused for the size of its batch is sent with nothing else in
         flight.
         """
         while self._waiting and self._alone is None and self.unacked < MAX_UNACKED_RESULTS:
@@ -208,7 +208,7 @@ class Output:
         return production.answers == production.sent
 
     def advance(self, production: Production, now: float) -> bool:
-        """Resend what was not acked, or continue with the next; False if everything is acked.
+        """Resend unacked results or continue with the next ones; False if everything is acked.
 
         The error must not be a permanent refusal, see ``refusal``.
         """

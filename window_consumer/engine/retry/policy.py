@@ -1,8 +1,8 @@
 """The ladder: what happens next to a record whose handler failed.
 
-A record gets local retries after growing delays, then one retry level after another, then the end
-of the ladder: a dead-letter copy, a drop, or a stop of the worker. A blocking lane gets retries
-without end.
+A record gets local retries after growing delays, then moves from one retry level to the next, then
+reaches the end of the ladder: a dead-letter copy, a drop, or a stop of the worker. A blocking lane
+retries without end.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from window_consumer.model.headers import Reason
 WhenSpent = Literal["dead_letter", "drop", "stop"]
 
 OnFailure = Literal["overtake", "block", "park"]
-"""When the later records of its lane continue, which wait while a record is called again.
+"""When the later records of a lane continue, which wait while a record is called again.
 ``overtake``: once its local attempts are spent. ``block``: once it is done; its attempts are never
-spent. ``park``: as ``overtake`` here, and a ``TurnRule`` parks them."""
+spent. ``park``: here the same as ``overtake``; a ``TurnRule`` parks them."""
 
 MAX_LATE_S = 1.0
 """A copy is called at most this long after it is due, if a slot is free."""
 
 Jitter = Callable[[], float]
-"""Returns a number in [0, 1); the runtime passes random.random, tests a function of their own."""
+"""Returns a number in [0, 1); the runtime passes random.random, tests pass their own function."""
 
 
 class Retry(NamedTuple):
@@ -59,15 +59,15 @@ PARDONED = frozenset({Reason.RETRIES_EXHAUSTED})
 record may still be running."""
 
 JUDGED = PARDONED | {Reason.STALLED}
-"""Reasons to leave about which the breaker decides: an outage causes them, too."""
+"""Reasons to leave that the breaker decides about: an outage causes them, too."""
 
 
 class RetryGroup:
     """Lets the failed records of one batch continue together. Owner: poll thread.
 
     Records with equal waits come back in one batch, so they share one jitter. All records of a lane
-    that may be called again take the step of the first. Otherwise two of them could be called at
-    once, or the later one first.
+    that may be called again take the step of the first one. Otherwise two of them could be called
+    at once, or the later one first.
     """
 
     def __init__(self, draw: float):
@@ -75,7 +75,7 @@ class RetryGroup:
         self._steps: dict[Lane, Retry | Spent] = {}
 
     def jitter(self) -> float:
-        """Return the same number for all of them."""
+        """Return the same number for all records of the batch."""
         return self._draw
 
     def step_of(self, lane: Lane | None, step: Retry | Spent) -> Retry | Spent:
@@ -113,9 +113,9 @@ class RetryRules:
     """Shortest delay first."""
     attempts_per_level: int = 1
     is_final: bool = False
-    """A record gets one call, whatever the breaker finds out."""
+    """A record gets one call, whatever the breaker finds."""
     retries_stalled: bool = False
-    """A record whose call was ended because it did not return has its local retries first."""
+    """A record whose call was ended because it did not return gets its local retries first."""
     _verdicts: dict[type[BaseException], bool] = field(
         factory=dict, init=False, eq=False, repr=False
     )
@@ -132,8 +132,8 @@ class RetryRules:
 
         ``level`` is where the record was delivered from, and ``attempts`` counts since then. A
         record that asks for a longer wait than the local ones moves to a level that waits as long.
-        A record that ends processes is called until ``deaths`` reaches ``crash_attempts``, wherever
-        it is: a longer wait would not help.
+        A record that ends processes is called until ``deaths`` reaches ``crash_attempts``, at any
+        level: a longer wait would not help.
         """
         if isinstance(error, NotCalled):
             return Spent(error.reason, error.end)
@@ -155,7 +155,7 @@ class RetryRules:
                     return Spent(reason, self.when_spent, further)
         if isinstance(error, RetryLater):
             return Retry(min(error.after_s, self.backoff_max_s))
-        has_waited = type(error) is LeaseExpiredError  # for its lease to end
+        has_waited = type(error) is LeaseExpiredError  # until its lease ended
         return Retry(0.0 if has_waited else self.backoff(attempts, jitter))
 
     @property
@@ -165,7 +165,7 @@ class RetryRules:
 
     @property
     def longest_later_s(self) -> float:
-        """The longest wait that RetryLater gets, however long a handler asks for."""
+        """The longest wait for RetryLater, however long a handler asks for."""
         levels = self.levels if self.moves else ()
         return max([self.backoff_max_s, *(level.delay_s for level in levels)])
 
@@ -220,4 +220,4 @@ class RetryRules:
 
 
 PUBLISH_BACKOFF = RetryRules(backoff_min_s=0.5, backoff_max_s=10.0)
-"""Waits between attempts to write a copy: gentle on an unreachable broker."""
+"""The waits between attempts to write a copy, gentle on an unreachable broker."""

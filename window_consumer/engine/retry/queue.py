@@ -47,7 +47,7 @@ MAX_UNACKED = 1000
 """The most copies in flight to the broker: enough for its batches, little to hold twice."""
 
 Judge = Callable[[FailedRecord], Departure]
-"""Decides about a record whose attempts are spent; if it waits, those behind it wait too."""
+"""Decides about a record whose attempts are spent; if it must wait, so must those behind it."""
 
 
 class RetryQueue:
@@ -62,13 +62,13 @@ class RetryQueue:
         self._counters = counters
         self.records = FailedRecords()
         self._released: deque[FailedRecord] = deque()
-        """Records that a user has released; some may be finished."""
+        """Records that a user has released; some may be finished already."""
         self.spares = False
-        """Calls that fail cost no attempt: the breaker is finding out why many fail."""
+        """Failed calls cost no attempt: the breaker is searching for the cause of many failures."""
         self.keeps = False
-        """Nothing leaves but what a user sends away: a rule has paused the worker."""
+        """Only records that a user sends away leave: a rule has paused the worker."""
         self.stop: str | None = None
-        """Why the worker has to stop, once a rule requires it."""
+        """Why the worker must stop, once a rule requires it."""
 
     # ---- failed calls
 
@@ -88,9 +88,9 @@ class RetryQueue:
     ) -> FailedRecord:
         """Record one failed call, or ``calls`` of them, and decide where its record goes next.
 
-        ``together`` is what it shares with the other failed records of its batch. The call began
-        at ``called_at``. If it still runs, it was abandoned, and the record is not called again
-        beside it: its local attempts count as spent.
+        The failed records of a batch share ``together``. The call began at ``called_at``. If it
+        still runs, it was abandoned, and the record is not called again beside it: its local
+        attempts count as spent.
         """
         error = failure.error
         failed = self.records.of(partition).get(seq)
@@ -139,9 +139,9 @@ class RetryQueue:
         return step
 
     def _spend(self, failed: FailedRecord, spent: Spent) -> None:
-        """Let a record leave whose attempts are spent, now or when the breaker agrees.
+        """Let a record whose attempts are spent leave, now or when the breaker agrees.
 
-        One that is dropped whatever the breaker says leaves at once: the caller finishes it.
+        If it is dropped whatever the breaker says, it leaves at once: the caller finishes it.
         """
         failed.spent = spent
         if spent.level is None and spent.end == "stop":
@@ -174,7 +174,7 @@ class RetryQueue:
 
     @property
     def when_spent(self) -> WhenSpent:
-        """What happens to a record at the end of the ladder."""
+        """The fate of a record at the end of the ladder."""
         return self._rules.when_spent
 
     @property
@@ -200,33 +200,33 @@ class RetryQueue:
         return bool(self.records.ready)
 
     def next_calls(self, at_most: int) -> list[FailedRecord]:
-        """Return records that are called now, see ``FailedRecords.next_calls``."""
+        """Return the records to call now, see ``FailedRecords.next_calls``."""
         records = self.records.next_calls(at_most)
         self._counters.retried += _after_failures(records)
         return records
 
     def not_called(self, records: Sequence[FailedRecord]) -> None:
-        """Take back records whose next call was dispatched and did not start."""
+        """Take back records whose next call was dispatched but did not start."""
         self._counters.retried -= _after_failures(records)
         self.records.put_back(records)
 
     # ---- the breaker
 
     def charge(self) -> None:
-        """Charge the calls that failed while the breaker was finding out that there is poison.
+        """Charge the calls that failed before the breaker found poison.
 
-        Records whose attempts are spent by that wait for no other call. Walks all failed records.
+        Records whose attempts are thereby spent get no further call. Walks all failed records.
         """
         spent = [failed for failed in self.records if self._is_spent_now(failed)]
         for failed in sorted(spent, key=attrgetter("last_failure")):
             level = failed.partition.retry_level.level
             error, charged = failed.failure.error, failed.charged
             step = self._rules.next_step(error, charged, self._jitter, level)
-            assert isinstance(step, Spent)  # else it is not spent now
+            assert isinstance(step, Spent)  # guaranteed by _is_spent_now
             self._spend(failed, step)
 
     def _is_spent_now(self, failed: FailedRecord) -> bool:
-        """Charge a record's calls in doubt; return whether its attempts are spent by that."""
+        """Charge a record's calls in doubt; return whether its attempts are thereby spent."""
         failed.spared -= failed.in_doubt
         was_in_doubt, failed.in_doubt = failed.in_doubt > 0, 0
         if not was_in_doubt or failed.spent is not None or failed.together is not None:
@@ -236,7 +236,7 @@ class RetryQueue:
         return may_move and failed.charged >= allowed and not (failed.asks_later or failed.deaths)
 
     def pardon(self) -> None:
-        """Let records that were about to leave be called once more, if that can help."""
+        """Let records that were about to leave get one more call, if that can help."""
         for failed in self.records:
             failed.in_doubt = 0
         for failed in list(self.records.spent):
@@ -245,7 +245,7 @@ class RetryQueue:
                 self.records.move(failed, RecordState.READY)
 
     def judge(self, judge: Judge, now: float) -> None:
-        """Decide about the records whose attempts are spent, in the order of their failures."""
+        """Decide about records whose attempts are spent, in the order of their failures."""
         records = self.records
         for _ in range(len(records.spent)):
             failed = records.spent.first
@@ -265,20 +265,20 @@ class RetryQueue:
                 records.spent.put_last(failed)
 
     def release(self) -> None:
-        """Let all failed records leave when they fail once more, and spent ones now."""
+        """Let all failed records leave if they fail once more, and spent ones now."""
         for failed in self.records:
             failed.released = True
             self._released.append(failed)
 
     def hold(self) -> None:
-        """Take back what ``release`` has allowed, except of records that are on their way."""
+        """Take back what ``release`` allowed, except for records on their way."""
         self._released.clear()
         for failed in self.records:
             failed.released = False
 
     @property
     def has_released(self) -> bool:
-        """A record that was released waits for the call after which it may leave."""
+        """A released record waits for the call after which it may leave."""
         while self._released and not _waits_for_a_call(self._released[0]):
             self._released.popleft()
         return bool(self._released)
@@ -300,8 +300,8 @@ class RetryQueue:
     def to_publish(self, budget: MemoryBudget) -> Iterator[FailedRecord]:
         """Yield the records whose copies should be sent now, up to the unacked limit.
 
-        A copy takes memory beside its record. One is always sent, whatever its size. Records that
-        are dropped now, which have no copies, are included: the caller finishes them.
+        A copy takes memory in addition to its record. One is always sent, whatever its size.
+        Records that are dropped now have no copies but are included: the caller finishes them.
         """
         records = self.records
         unacked = len(records.unacked)
@@ -355,7 +355,7 @@ class RetryQueue:
         return f"{failed} {fault.message}, and {setting} is stop"
 
     def _stops_for(self, failed: FailedRecord, error: PublishFailedError) -> bool:
-        """Return whether the worker has to stop because of a copy that is too large."""
+        """Return whether the worker must stop because of a copy that is too large."""
         if self._rules.on_oversize != "stop" or failed.detail is not Detail.WITHOUT_ERROR_TEXTS:
             return False
         self.stop = f"the copy of {failed} is too large and on_oversize is stop: {error}"
@@ -368,7 +368,7 @@ def may_be_pardoned(failed: FailedRecord) -> bool:
 
 
 def _waits_for_a_call(failed: FailedRecord) -> bool:
-    """Return whether a record that a user has released has not been called since."""
+    """Return whether a record released by a user has not been called since."""
     partition = failed.partition
     at_rest = failed.state in {RecordState.GONE, RecordState.HELD_BY_RULE}
     still = failed.released and not at_rest
@@ -376,5 +376,5 @@ def _waits_for_a_call(failed: FailedRecord) -> bool:
 
 
 def _after_failures(records: Iterable[FailedRecord]) -> int:
-    """Return how many of these calls follow one that failed: others are no retries."""
+    """Return how many of these calls follow a failed one; only those are retries."""
     return sum(not isinstance(each.failure.error, CallAgain) for each in records)

@@ -1,8 +1,8 @@
 """Failed records whose next call is due, in lines of those that may share a slice.
 
-They are called in the order in which they became due. Where a full window takes in nothing, every
+They are called in the order in which they became due. While a full window takes in nothing, every
 second call is for its start cell: only that lets the window slide. The other calls are for the
-rest, as the start cell's records may fail for ever.
+rest, because the start cell's records may fail for ever.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.scheduling.rate_limit import RateLimits
 
 Alike = tuple[Partition, int, object]
-"""What records that may share a slice have in common: partition, attempts, and the key if each key
-has a rate."""
+"""What the records of one slice have in common: partition, attempts, and the key if each key has a
+rate."""
 
 Lines = OrderedDict[Alike, "ReadyLine"]
-"""The line whose first record is called next is in front."""
+"""Lines in order of their next calls: the first record of the front line is called next."""
 
 
 class ReadyLine(RecordLine):
-    """Records that may share a slice. It is removed from its lines with its last record."""
+    """Records that may share a slice. The line is removed when its last record leaves."""
 
     __slots__ = ("alike", "lines")
 
@@ -48,7 +48,7 @@ class ReadyLine(RecordLine):
             del self.lines[self.alike]
 
     def move(self, lines: Lines, state: RecordState) -> None:
-        """Move all of its records to other lines, in a state that may be another one."""
+        """Move all of its records to other lines, whose state may differ."""
         del self.lines[self.alike]
         if self.state is not state:
             self.state = self.state.to(state)
@@ -69,9 +69,9 @@ class ReadyCalls:
         """Set if a rate limits calls."""
         self._usual: Lines = OrderedDict()
         self._urgent: Lines = OrderedDict()
-        """Those of the start cells of full windows."""
+        """The lines of records in start cells of full windows."""
         self._dry: Lines = OrderedDict()
-        """Those that were found to wait for their rate since the last check."""
+        """The lines found waiting for their rate since the last check."""
         self._urgent_next = True
         self._searched: WeakKeyDictionary[Partition, int] = WeakKeyDictionary()
         """The number of the start cell for which the lines of a full window were searched."""
@@ -93,7 +93,7 @@ class ReadyCalls:
         self._line_of(failed, in_front=True).put_first(failed)
 
     def _line_of(self, failed: FailedRecord, *, in_front: bool) -> ReadyLine:
-        """Return a record's line: that of its batch if its batch is at this end of one."""
+        """Return a record's line: its batch's line if the batch is at this end of it."""
         alike = self._alike(failed)
         if failed.together is not None:
             for lines in (self._urgent, self._usual):
@@ -126,9 +126,9 @@ class ReadyCalls:
         return next(iter((self._urgent if urgent else self._usual).values()), None)
 
     def take(self, line: ReadyLine, at_most: int) -> list[FailedRecord]:
-        """Return the first records of a line, which are called now; none if its rate is used up.
+        """Return the first records of a line, to call now; none if its rate is used up.
 
-        Records of a batch that are called again together are not separated, so there may be more
+        Records of a batch that are called again together are not separated. So there may be more
         than ``at_most``, but never more than a batch holds.
         """
         room = self._room(line, at_most)
@@ -140,7 +140,7 @@ class ReadyCalls:
         return _whole_batches(line, room)
 
     def _search(self) -> None:
-        """Make the next line's records urgent that are in the start cell of a full window.
+        """Make the next line's records urgent if they are in the start cell of a full window.
 
         A window's lines are searched once for each start cell.
         """
@@ -161,7 +161,7 @@ class ReadyCalls:
         if not rates.may_start(first.partition, first.message):
             return 0
         bucket = rates.bucket(first.partition, first.message)
-        # They came in one list, so the burst suffices for them: they wait until it is available.
+        # They came in one list, so the burst suffices for them: wait until it is available.
         if bucket.room < min(_batch_in_front(line), rates.rules.burst):
             rates.refused(bucket)
             return 0
@@ -170,7 +170,7 @@ class ReadyCalls:
     def _alike(self, failed: FailedRecord) -> Alike:
         key: object = None
         if failed.deaths:
-            key = failed  # its process may die again: it is called alone
+            key = failed  # its process may die again, so it is called alone
         elif self.rates is not None:
             key = self.rates.name(failed.partition, failed.message)
         if failed.uncalled:
@@ -181,7 +181,7 @@ class ReadyCalls:
 
 
 def _whole_batches(line: RecordLine, most: int) -> list[FailedRecord]:
-    """Return the first records of a line, fewer or more than ``most`` to separate no batch."""
+    """Return the first records of a line: about ``most``, so that no batch is separated."""
     waiting = iter(line)
     records = list(islice(waiting, most))
     behind = next(waiting, None)

@@ -1,4 +1,4 @@
-"""Places for failed records: in a line, or sorted by the time for which they wait."""
+"""Places for failed records: in a line, or sorted by the time that they wait for."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from window_consumer.engine.retry.record_state import RecordState
 _NONE: Mapping[int, FailedRecord] = {}
 
 _STALE = 64
-"""This many removed entries are kept in a heap, or as many as it has others."""
+"""A heap keeps this many removed entries, or as many as it has live ones."""
 
 
 class Places(Protocol):
-    """The places of one state."""
+    """The place of all records in one state."""
 
     @property
     def state(self) -> RecordState:
@@ -30,7 +30,7 @@ class Places(Protocol):
         """Return how many records are there."""
 
     def append(self, failed: FailedRecord) -> None:
-        """Add a record, in a place that it knows from now on."""
+        """Add a record; from now on ``failed.place`` is this place."""
 
 
 class RecordLine:
@@ -111,7 +111,7 @@ class RuleHeldRecords:
 
 
 class KeptElsewhere:
-    """Records that a slice, results or a stop have; here they only count. Owner: poll thread."""
+    """Records of a slice, results or a stop; here they are only counted. Owner: poll thread."""
 
     __slots__ = ("_count", "state")
 
@@ -142,8 +142,8 @@ class WaitingRecords:
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, FailedRecord]] = []
-        """Due times and records, the first in front. Entries of removed records stay until they
-        come first, or are too many."""
+        """Due times and records, earliest first. Entries of removed records stay until they come
+        first or are too many."""
         self._numbers = count()
         self._len = 0
 
@@ -166,7 +166,7 @@ class WaitingRecords:
         failed.place = self
 
     def take_due(self, now: float) -> Iterator[FailedRecord]:
-        """Remove the records that are due, and yield them; the caller gives them a place."""
+        """Remove and yield the records that are due; the caller gives each a new place."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             _, number, failed = heapq.heappop(heap)

@@ -1,4 +1,4 @@
-"""What becomes of single records: failures, final outcomes, and what may start after them."""
+"""Outcomes of single records: failures, final outcomes, and what may start after them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from window_consumer.model.record import Message
 
 
 class RecordOutcomes:
-    """Records, counts and reports what becomes of records. Owner: poll thread.
+    """Records, counts and reports the outcomes of records. Owner: poll thread.
 
-    Everything that ends a record, or a call of it, does so here, but for slices of which all
-    records are done.
+    Every record or call ends here, except in slices of which all records are done.
     """
 
     def __init__(self, retry_queue: RetryQueue, dispatcher: Dispatcher, counters: Counters):
@@ -36,7 +35,7 @@ class RecordOutcomes:
         self.observer: Observer | None = None
 
     def take_news(self) -> list[FailedRecord]:
-        """Return the calls that have failed since the last time this was called."""
+        """Return the calls that have failed since the last time."""
         news, self._news = self._news, []
         return news
 
@@ -74,7 +73,7 @@ class RecordOutcomes:
         together: RetryGroup | None = None,
         called_at: float = 0.0,
     ) -> None:
-        """Record a call that was abandoned; it is no news, because its stack was reported."""
+        """Record an abandoned call without reporting a failure: its stack was reported."""
         failed = self._retry_queue.add(
             partition,
             message,
@@ -100,7 +99,7 @@ class RecordOutcomes:
         failure: Failure,
         now: float,
     ) -> None:
-        """Let a record leave for which no handler is called; the failure is ``NotCalled``."""
+        """Let a record leave without a call of a handler; the failure is ``NotCalled``."""
         failed = self.fail(partition, message, seq, lane, failure, now)
         self.drop_spent([failed], now)
 
@@ -113,7 +112,7 @@ class RecordOutcomes:
         times: int,
         now: float,
     ) -> None:
-        """Let a record leave on which the process ended ``times`` times; its lane is busy."""
+        """Let a record leave that ended the process ``times`` times; its lane is busy."""
         lane_of = partition.ordering.lane_of
         lane = None if lane_of is None else lane_of(message)
         failed = self.fail(partition, message, seq, lane, failure, now, times)
@@ -143,7 +142,7 @@ class RecordOutcomes:
             self.observer.finished(partition, messages, outcome, slice_, now)
 
     def finish_failed(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
-        """Give a failed record an outcome that is counted already, and release its lane."""
+        """Give a failed record an outcome that was already counted, and release its lane."""
         partition = failed.partition
         self._records.finish(failed)
         partition.finish((failed.seq,), outcome, len(failed.message), now)
@@ -170,7 +169,7 @@ class RecordOutcomes:
         self.advance(failed.partition, now)
 
     def is_new(self, partition: Partition, seqs: Iterable[int]) -> bool:
-        """Return whether the records of one call were called for the first time."""
+        """Return whether a call was the first one of its records."""
         failed = self._records.of(partition)
         return partition.retry_level.level is None and not any(seq in failed for seq in seqs)
 

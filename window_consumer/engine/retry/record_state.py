@@ -30,11 +30,10 @@ GONE              it has its outcome, or its partition is  never
                   released
 ================= ======================================== =========================================
 
-From every state it is GONE when its partition is released; only unacked copies stay until they are
-answered. Where the breaker finds poison, calls are charged afterwards: a record in a state of
-``MAY_BE_CHARGED`` may then leave. A user may skip a record, or send it to the dead letters, from
-each state of ``AT_REST``. An abandoned call is a matter of its slice: its record leaves
-while the call still runs.
+From every state a record is GONE when its partition is released; only unacked copies stay until the
+broker answers. If the breaker finds poison, calls are charged afterwards: a record in a state of
+``MAY_BE_CHARGED`` may then leave. A user may skip or dead-letter a record in any state of
+``AT_REST``. An abandoned call belongs to its slice: its record leaves while the call still runs.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from window_consumer.model.errors import WindowConsumerError
 
 
 class RecordState(Enum):
-    """Where a failed record is between its first failure and its outcome."""
+    """The state of a failed record between its first failure and its outcome."""
 
     NEW = "new"
     WAITING = "waiting"
@@ -65,7 +64,7 @@ class RecordState(Enum):
     GONE = "gone"
 
     __hash__ = object.__hash__
-    """That of an Enum is written in Python, and each step of a record needs one."""
+    """Enum's own hash is written in Python, and each step of a record needs one."""
 
     following: frozenset[RecordState]
     """The states that a record may enter from this one."""
@@ -82,7 +81,7 @@ class RecordState(Enum):
 
 
 class UnknownRecordStepError(WindowConsumerError):
-    """A bug: a failed record is about to enter a state that does not follow its own."""
+    """A bug: a failed record is about to enter a state that its own does not allow."""
 
 
 _S = RecordState
@@ -101,7 +100,8 @@ AT_REST = frozenset(
 """The states in which neither a slot nor the broker has the record."""
 
 MAY_BE_CHARGED = frozenset({_S.WAITING, _S.READY, _S.HELD_BY_RATE})
-"""The states of records that wait for a call and leave if that is found to be one too many."""
+"""The states of records that wait for a call, but leave if they turn out to have no attempt
+left."""
 
 _CHARGED = frozenset({_S.HELD_BY_BREAKER, _S.LEAVING, _S.STOPPING})
 

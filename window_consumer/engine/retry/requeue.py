@@ -17,7 +17,7 @@ def put_back(
     retry_queue: RetryQueue,
     now: float,
 ) -> None:
-    """Let the records at ``held``, which were not called, wait for a failed one."""
+    """Let the uncalled records at ``held`` wait for a failed one."""
     messages, seqs = slice_.messages, slice_.seqs
     if slice_.call.attempt == 1:
         ordering = slice_.partition.ordering
@@ -35,7 +35,7 @@ def put_back(
 def call_behind(
     slice_: Slice, behind: Mapping[Lane | None, FailedRecord], retry_queue: RetryQueue, now: float
 ) -> SliceResults:
-    """Let the later records of blocking lanes be called again, whatever their result.
+    """Let the later records of blocking lanes be called again, whatever their results.
 
     ``behind`` holds the first failed record of each such lane. Return the other results of the
     slice.

@@ -1,4 +1,4 @@
-"""The levels of the ladder: the role of each subscribed topic, and where its records go next."""
+"""The levels of the ladder: each subscribed topic's role, and where its records go next."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RetryTopicLevel:
     level: Level | None = None
     """None for a source and for the redrive entry topic."""
     is_copy: bool = False
-    """The records are copies that this group has written."""
+    """The records are copies that this group wrote."""
 
     def hop_of(self, message: Message) -> Hop:
         """Return a record's history so far."""

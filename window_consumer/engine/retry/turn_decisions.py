@@ -1,4 +1,4 @@
-"""Carries out what rules have decided about records before their first calls, see ``turn``."""
+"""Carries out rules' decisions about records before their first calls, see ``turn``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TurnDecisions:
         self._outcomes = outcomes
 
     def carry_out(self, now: float) -> None:
-        """Carry out what was decided about records before their first calls."""
+        """Carry out the decisions about records before their first calls."""
         turns = self.turns
         if not (turns.decided or turns.left):
             return
@@ -51,7 +51,8 @@ class TurnDecisions:
         holds, turns.holds = turns.holds, []
         left, turns.left = turns.left, []
         turns.was_full = bool(left and decided)
-        # What ends here may release a record that is held in the same tick, so that comes first.
+        # Records that end here may release one that is held in the same tick, so held ones go
+        # first.
         for each in sorted(decided, key=_comes_later):
             each.partition.unreadable.discard(each.message.offset())
             self._end_turn(each, now)
@@ -64,7 +65,7 @@ class TurnDecisions:
             self._outcomes.advance(partition, now)
 
     def make_room(self) -> None:
-        """Let held records at the start of full windows be copied if all others are held, too."""
+        """Let held records at the start of full windows be copied if the whole window is held."""
         for partition, held in self._records.all_held_by_rule():
             leaves = partition.is_assigned and partition.holds.isdisjoint(STOPS_EVERYTHING)
             if partition.is_full and leaves:
@@ -74,24 +75,24 @@ class TurnDecisions:
                         self._copy(failed, turn)
 
     def ask_again(self, partitions: Iterable[Partition]) -> None:
-        """Let these partitions' records that a rule holds have another turn."""
+        """Give these partitions' records that a rule holds another turn."""
         for partition in partitions:
             held = self._records.held_by_rule(partition)
             if held and partition.is_assigned:
                 self._wait_in_line(partition, sorted(held.values(), key=lambda each: each.seq))
 
     def _wait_in_line(self, partition: Partition, records: Sequence[FailedRecord]) -> None:
-        """Let held records have another turn, the first ones first."""
+        """Give held records another turn, in order."""
         for failed in records:
             self._records.finish(failed)
         messages = [failed.message for failed in records]
         partition.ordering.put_back(messages, [failed.seq for failed in records])
 
     def release(self, partition: Partition, offset: int, leave: Leave | None, now: float) -> bool:
-        """Let a record be called, or leave, that a rule holds; return False if none is held.
+        """Let a record that a rule holds be called or leave; return False if it is not held.
 
-        While another holds its lane, it waits in line and has another turn: a record may have two
-        copies, and a rule lets both go.
+        While another record holds its lane, it waits in line and gets another turn: a record may
+        have two copies, and a rule releases both.
         """
         held = self._records.held_by_rule(partition).get(offset)
         if held is not None and leave is None and partition.ordering.lanes.is_held(held.lane):
@@ -102,7 +103,7 @@ class TurnDecisions:
             return False
         if leave is None:
             self._records.move(failed, RecordState.READY)
-            self._dispatcher.wake(partition)  # it may rest
+            self._dispatcher.wake(partition)  # the partition may rest
         else:
             record = partition, failed.message, failed.seq, failed.lane
             self._outcomes.leave_uncalled(*record, leave.failure, now)
@@ -148,7 +149,7 @@ class TurnDecisions:
 
 
 def _comes_later(decided: DecidedRecord) -> bool:
-    """Return False for a record that is held until released: False comes first."""
+    """Return False, which sorts first, for a record that is held until released."""
     return not isinstance(decided.turn, HoldUntilReleased)
 
 
@@ -159,7 +160,7 @@ def held(after_s: float) -> Failure:
 
 
 def uncalled(decided: DecidedRecord, now: float) -> FailedRecord:
-    """Return a record whose first call waits, with the history of one that is called again."""
+    """Return a record whose first call waits, as a failed record that is called again."""
     return FailedRecord(
         decided.partition,
         decided.message,

@@ -1,1 +1,1 @@
-"""Which records start next: lanes, orderings, slices, batches and rates."""
+"""The choice of records that start next: lanes, orderings, slices, batches and rates."""

@@ -1,12 +1,12 @@
 """Batches on which a slot's process died, halved until the crashing record is alone.
 
 It is unknown on which record of a batch its process died, so none of them is charged. They go out
-again in two batches, at once, however few they are. A record on which a process dies while it runs
-alone is identified: it is charged, and called alone until it leaves.
+again at once, in two batches, however few they are. If a process dies while a record runs alone,
+that record is charged, and called alone until it leaves.
 
-In a batch with several lanes each lane stays whole, and the halves may run at the same time. In a
-batch with one lane the second half waits until all of the first is finished, and keeps the lane in
-the meantime.
+In a batch with several lanes, each lane stays whole and the halves may run at the same time. In a
+batch with one lane, the second half keeps the lane and waits until all of the first half is
+finished.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class BatchHalf:
     messages: list[Message]
     seqs: list[int]
     hold: LaneHold
-    """The lanes of its records; records that failed before hold their own."""
+    """The lanes of its records; records that failed before have their own holds."""
     again: Sequence[FailedRecord] = ()
-    """Its records, if they had failed before the call on which the process died."""
+    """Its records if they had failed before the call that ended the process."""
     after: Sequence[int] = ()
     """Sequence numbers that must all be finished before it goes out."""
 
     @property
     def may_start(self) -> bool:
-        """No record of its lane is before it."""
+        """No record of its lane comes before it."""
         partition = self.partition
         return partition.starts_calls and not any(map(partition.window.is_open, self.after))
 
@@ -92,7 +92,7 @@ class BatchBisection:
         return None
 
     def start(self, half: BatchHalf) -> None:
-        """Record that a half goes out whose records failed before."""
+        """Record that a half whose records failed before goes out."""
         self._failed_records.start(half.again)
 
     def dissolve(self, partition: Partition) -> None:
@@ -128,7 +128,7 @@ class BatchBisection:
 
 
 def died_on(slice_: Slice) -> bool:
-    """Return whether a slice is a batch of several records that ended its process."""
+    """Return whether a slice is a batch of several records whose process ended."""
     noted = slice_.deviations
     if noted is None or not slice_.is_batch or len(slice_.messages) < 2:
         return False
@@ -138,7 +138,7 @@ def died_on(slice_: Slice) -> bool:
 
 
 def parted(lanes: Sequence[Lane | None]) -> tuple[list[int], list[int]]:
-    """Return the indices of two halves, in order; each None is a separate lane.
+    """Return the indices of the two halves, in order; each None is a lane of its own.
 
     No lane is in both, unless there is only one.
     """

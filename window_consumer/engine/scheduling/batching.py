@@ -1,6 +1,6 @@
-"""Batches: slices that one call gets as a list, and when they go out.
+"""Batches: slices that one call receives as a list, and when they go out.
 
-Records that may start are *gathered*, one batch a partition at a time: they have left their
+Records that may start are *gathered*, one batch per partition at a time: they have left their
 ordering and keep their lanes busy, and later records of those lanes join them. A batch goes out
 
 * when it is full;
@@ -8,10 +8,9 @@ ordering and keep their lanes busy, and later records of those lanes join them. 
 * when a slot is free, and ``max_wait_s`` has passed since its first record could start;
 * when a slot is free, and nothing more can arrive: the window or the memory is full.
 
-It grows while all slots are busy. Once dispatched it is one running unit: it holds its lanes until
-its call has ended, nothing is taken back from it, and it is claimed as a whole. An unclaimed batch
-goes back as a whole. Halves of a batch on which its process died go out first, see
-``batch_bisection``.
+It grows while all slots are busy. Once dispatched, it is one running unit: it holds its lanes until
+its call has ended, nothing is taken back from it, and it is claimed or put back only as a whole.
+Halves of a batch on which its process died go out first, see ``batch_bisection``.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Gathering:
         return len(self.messages)
 
     def join(self, run: RecordRun) -> None:
-        """Take further records, whose lanes the batch already holds."""
+        """Add records whose lanes the batch already holds."""
         if self._in_order and RecordRun(self.messages, self.seqs, 0).is_followed_by(run):
             self.seqs = range(self.seqs[0], run.seqs[-1] + 1)
         else:
@@ -75,7 +74,7 @@ class Gathering:
         self.bytes += run.bytes
 
     def sort(self) -> None:
-        """Sort the records by offset: lines of lanes arrive one by one."""
+        """Sort the records by offset: the lines of lanes were added one by one."""
         if self._in_order:
             return
         if any(later < earlier for earlier, later in pairwise(self.seqs)):
@@ -85,7 +84,7 @@ class Gathering:
             self.messages = [message for _, message in pairs]
         first, last = self.seqs[0], self.seqs[-1]
         if last - first + 1 == len(self.seqs):
-            self.seqs = range(first, last + 1)  # a run is finished at once, others one by one
+            self.seqs = range(first, last + 1)  # a run finishes as a whole, others one by one
 
 
 class BatchDispatcher(Dispatcher):
@@ -170,7 +169,7 @@ class BatchDispatcher(Dispatcher):
         return self._send_uncharged(slice_, now)
 
     def release_halves(self, partition: Partition) -> None:
-        """Let the records of halves wait again: others that are put back go before them."""
+        """Let the records of halves wait again: other records that are put back go before them."""
         self._bisection.dissolve(partition)
         for each in (partition, *partition.siblings):
             self.wake(each)
@@ -211,7 +210,7 @@ class BatchDispatcher(Dispatcher):
                 yield slice_
 
     def sample(self, now: float, place: Place, but: Callable[[Lane], bool]) -> Slice | None:
-        """Make a batch of one new record, which may be in a batch that has not been sent."""
+        """Make a batch of one new record, perhaps from a batch that has not been sent."""
         if slice_ := super().sample(now, place, but):
             return slice_
         if not self._gathered:
@@ -233,7 +232,7 @@ class BatchDispatcher(Dispatcher):
         return []
 
     def _gather(self, backlog: Backlog, now: float) -> Gathering | None:
-        """Let the partition's batch grow as far as it can; None if it has no record."""
+        """Let the partition's batch grow as far as possible; return None if it has no record."""
         partition, records = backlog
         batch = self._gathered.get(partition)
         most = self.slice_records

@@ -1,7 +1,8 @@
-"""Dispatch: which records go to the slots next, in slices of which length, and what comes back.
+"""Dispatch: which records go to the slots next, in slices of which length, and what is taken back.
 
-The dispatcher keeps up to two slices a slot in progress, so that a slot finds its next one without
-waiting for the poll thread. It takes records back from a slice whose current record is slow.
+The dispatcher keeps up to two slices per slot in progress, so that a slot finds its next one
+without waiting for the poll thread. It takes records back from a slice whose current record is
+slow.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from window_consumer.engine.scheduling.start_queue import (
 from window_consumer.model.record import Message
 
 COMPANY_S = 0.005
-"""How long work that is not worth a slot waits at most, if its partition has another slice."""
+"""The longest time that work not worth a slot of its own waits while its partition has another
+slice."""
 
 SLICES_PER_SLOT = 2
 
@@ -62,9 +64,9 @@ class Dispatcher:
         self.records_out = 0
         """The records of the slices in progress."""
         self.new = new
-        """What may start for the first time."""
+        """New records that may start."""
         self.copies = copies
-        """The same of retry levels, whose records failed before."""
+        """Copies in retry levels that may start; their records failed before."""
         self.woken: set[Partition] = set()
         """Resting partitions that may have records to start."""
         self.ledger: SlotTimeLedger | None = None
@@ -74,13 +76,13 @@ class Dispatcher:
         self.shared = 1
         """How many slow records currently share a slice."""
         self.held_back = 0
-        """Records that wait for others to join them; check again within COMPANY_S."""
+        """Records that wait for others to join them; they are checked again within COMPANY_S."""
         self.rates: RateLimits | None = None
         """Set if a rate limits calls."""
         self.longest: int | None = None
-        """The most records a slice may hold, so that there is room for what its calls return."""
+        """The most records a slice may hold, so that its calls' results have room."""
         self.kept_free: int | None = None
-        """So many slots are kept for samples, and no slice queues in front of the others."""
+        """This many slots are kept for samples, and no slice queues in front of the others."""
         self.one_by_one = False
         """Each partition is a lane: no other slot could run a slice's unstarted records."""
 
@@ -90,7 +92,7 @@ class Dispatcher:
         return self._out.keys()
 
     def running_since(self, first: float, last: float) -> int:
-        """Return how many slices of new records run that began between two times, in O(slots)."""
+        """Return how many running slices of new records began between two times, in O(slots)."""
         return sum(each.is_new and first <= each.started <= last for each in self._out)
 
     @property
@@ -137,7 +139,7 @@ class Dispatcher:
         (self.new if partition.retry_level.level is None else self.copies).remove(partition)
 
     def has_chosen(self, partition: Partition) -> bool:  # noqa: ARG002 - batches do
-        """Return whether records of a partition were chosen, and not sent."""
+        """Return whether records of a partition were chosen but not sent."""
         return False
 
     def release_gathered(self, partition: Partition) -> None:
@@ -155,10 +157,10 @@ class Dispatcher:
         """Release pending halves: records that are put back go before them."""
 
     def release_all_gathered(self) -> None:
-        """Release all records that were chosen but not sent: nothing may go out for a while."""
+        """Release all records that were chosen but not sent: for a while nothing may go out."""
 
     def next_due(self, now: float) -> float:  # noqa: ARG002 - batches do
-        """Return when something goes out by time alone; infinity if nothing waits for a time."""
+        """Return when something goes out merely because time passes; infinity if nothing does."""
         return float("inf")
 
     def new_slices(self, now: float) -> Iterable[Slice]:
@@ -194,14 +196,14 @@ class Dispatcher:
                 queue.leave(backlog)
 
     def _awaits_company(self, partition: Partition, small: int, now: float) -> bool:
-        """Return whether others may join its records; those of another class never would."""
+        """Return whether others may join its records; records of another class never do."""
         is_recent = partition.slices and now - partition.dispatched_at < COMPANY_S
         return bool(is_recent) and partition.ordering.startable < small
 
     def _cut(self, waiting: int, small: int, turn: int) -> int:
-        """Return how many records a slice gets; if slots are idle, they divide what waits.
+        """Return how many records a slice gets; idle slots divide the waiting records.
 
-        ``turn`` is how many go at once while each partition finds a slot of its own; else 0.
+        ``turn`` is how many records go at once while each partition finds its own slot; else 0.
         """
         count = min(max(self.slice_records, self.shared, turn), self._max_slice_records)
         if self.longest is not None:
@@ -212,7 +214,7 @@ class Dispatcher:
         return count
 
     def sample(self, now: float, place: Place, but: Callable[[Lane], bool]) -> Slice | None:
-        """Make a slice of one new record from a place of a window; None if none may start.
+        """Make a slice of one new record from a place in a window; None if none may start.
 
         Lanes for which ``but`` returns true are left out. The next call uses another partition.
         """
@@ -245,7 +247,7 @@ class Dispatcher:
         return self._send_uncharged(Slice(partition, [message], (seq,), len(message), hold), now)
 
     def _send_uncharged(self, slice_: Slice, now: float) -> Slice:
-        """Send records that no ordering has charged to their rates."""
+        """Send records that no ordering has charged to their rates yet."""
         if self.rates is not None:
             self.rates.charge(slice_.partition, slice_.messages)
         self._send(slice_, now)
@@ -306,7 +308,7 @@ class Dispatcher:
         return self._stuck.find(now, self.length.cost_s, idle=idle)
 
     def _share(self) -> int:
-        """Return how many slow records the next slices hold: waiting records divided by slots."""
+        """Return how many slow records go into a slice: waiting records divided by slots."""
         most = self.length.most_shared(self.slots)
         if most <= 1 or len(self._out) - self.slots >= self.slots * SHARED_QUEUED:
             return max(1, most)

@@ -1,11 +1,12 @@
-"""How much the poll thread has to bring: records for the slots to take next, and their results.
+"""How much the poll thread must bring: records that the slots take next, and their results.
 
 Partitions whose records run one after another have a demand of their own. The client delivers
 thousands of records of one partition, then thousands of the next. If each partition is one lane,
 reading on while any of them lacks records keeps all lanes busy; records that come before theirs
-wait here instead of in the client. Nothing is paused for this. A pause discards all prefetched data
-of a partition, megabytes for the few records needed, and the refetched data comes after that of all
-other partitions. With one partition nothing else can arrive, so only the next records are read.
+wait here instead of in the client. No partition is paused for this: a pause discards all prefetched
+data of a partition, megabytes for the few records needed, and the refetched data comes after that
+of all other partitions. With one partition, no other records can arrive, so only the next ones are
+read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT, Dispat
 from window_consumer.engine.scheduling.slice_length import SHARED_QUEUED
 
 AHEAD_S = 0.01
-"""How much work may wait for the slots. More would wait here longer than it takes to run: with
+"""How much work may wait for the slots. With more, records wait here longer than they run: with
 6,000 records of 10 ms and 16 slots, the last record waited 4 s, and a stop left the rest to be
 fetched again."""
 
@@ -35,10 +36,10 @@ negligible time in comparison."""
 
 REST_S = 0.001
 """How long results may wait while the slots have enough queued. Reading twenty at once takes the
-interpreter's lock once, not twenty times."""
+interpreter lock once, not twenty times."""
 
 REST_QUEUED = 0.5
-"""How many queued slices a slot are enough for a rest, if each takes four times REST_S."""
+"""How many queued slices per slot are enough for a rest, if each takes four times REST_S."""
 
 LONGEST_REST_S = 0.005
 """If a slice takes longer still, results wait an eighth of its duration, at most this long. With a
@@ -47,7 +48,7 @@ work."""
 
 
 class FetchDemand:
-    """What the slots need next. Owner: poll thread."""
+    """The records that the slots need next. Owner: poll thread."""
 
     def __init__(self, dispatcher: Dispatcher, breaker: CircuitBreaker, batch_records: int):
         self._dispatcher = dispatcher
@@ -55,10 +56,10 @@ class FetchDemand:
         self._batch_records = batch_records
 
     def records(self, partitions: Collection[Partition]) -> int:  # noqa: ARG002 - in turn they count
-        """Return how many records to request at once; 0 if fewer would not wait long enough.
+        """Return how many records to request at once; 0 if enough are waiting.
 
-        If the breaker counts calls, windows are filled whatever waits in them: healthy records may
-        be behind bad ones.
+        If the breaker counts calls, windows are filled in any case: healthy records may be behind
+        bad ones.
         """
         dispatcher = self._dispatcher
         if self._breaker.counts_calls:
@@ -70,7 +71,7 @@ class FetchDemand:
             enough = min(slots * SLICES_PER_SLOT * length.records, self._batch_records)
             if dispatcher.new.startable >= enough:
                 return 0
-            # More is on its way and queued, a slice each: request twice as much at once.
+            # Another slice per slot is on its way and queued, so request twice as much at once.
             return min(int(slots * 2 * AHEAD_S / length.cost_s), self._batch_records)
         supply = dispatcher.records_out + dispatcher.new.startable - slots
         if supply >= self._ahead(LEFT_S):
@@ -78,10 +79,10 @@ class FetchDemand:
         return max(1, min(self._ahead(AHEAD_S) - supply, self._batch_records))
 
     def _ahead(self, seconds: float) -> int:
-        """Return how many records the slots begin in ``seconds``, beyond one for each slot.
+        """Return how many records the slots begin within ``seconds``, beyond one for each slot.
 
-        The other records of running slices are added. If a call takes long, but not very long, at
-        least one record is ready.
+        This includes the other records of running slices. Unless calls take very long, at least one
+        record is ready.
         """
         length, slots = self._dispatcher.length, self._dispatcher.slots
         most = length.most_shared(slots)
@@ -94,7 +95,7 @@ class FetchDemand:
 
     @property
     def rest_s(self) -> float:
-        """For how long reading results would achieve nothing; 0 if it may help now."""
+        """How long reading results would achieve nothing; 0 if it may help now."""
         dispatcher = self._dispatcher
         queued = len(dispatcher.out) - dispatcher.slots
         shared = dispatcher.shared
@@ -106,7 +107,7 @@ class FetchDemand:
 
 
 class FullDemand(FetchDemand):
-    """The demand of records in classes: the next one of a class may be behind many of another."""
+    """The demand for records in classes: the next one of a class may be behind many of another."""
 
     def records(self, partitions: Collection[Partition]) -> int:  # noqa: ARG002 - as above
         """Return how many records to request at once: windows are filled."""
@@ -114,7 +115,7 @@ class FullDemand(FetchDemand):
 
 
 class BatchDemand(FetchDemand):
-    """The demand of calls that get batches: as many records as possible while one lacks some."""
+    """The demand for batches: as many records as possible while a batch lacks some."""
 
     _dispatcher: BatchDispatcher
 
@@ -129,7 +130,7 @@ class BatchDemand(FetchDemand):
 
 @frozen
 class EnoughRules:
-    """What is enough of a partition: this many records or seconds of work, whichever is more."""
+    """Enough of a partition: this many records or seconds of work, whichever is more."""
 
     records: int = 50
     seconds: float = 0.125
@@ -172,7 +173,9 @@ class InTurnDemand(FetchDemand):
         return max(1, min(enough, self._batch_records)) if short else 0
 
     def _for_one(self, held: int) -> int:
-        """Return how many more records of the only partition to hold: one slice beyond the running.
+        """Return how many more records of the only partition to hold.
+
+        That is one slice in addition to the running one.
 
         They are requested when half a slice has gone.
         """
@@ -181,7 +184,7 @@ class InTurnDemand(FetchDemand):
 
 
 def _reading(partitions: Collection[Partition]) -> list[Partition]:
-    """Return the partitions that are read: copies arrive by themselves when they are due."""
+    """Return the partitions to read; copies arrive by themselves when they are due."""
     return [
         each
         for each in partitions

@@ -1,7 +1,7 @@
-"""Which records may start now when those of one key run one after another.
+"""An ordering in which the records of one key run one after another.
 
-Records wait in the queue as they were delivered until a busy key is met; then they wait in the line
-of their key. So a run of which no key is busy costs one look at its keys.
+Records wait in the queue as delivered. Those whose key is busy at their turn move to the line of
+their key. So a run without a busy key costs one look at its keys.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ByKey(Ordering):
         return RecordRun.of([message], [seq]), self.lanes.enter(self, (lane,))
 
     def _form_lines(self) -> None:
-        """Put all records in the line of their lane, so that the first of each is known."""
+        """Put all records in the lines of their lanes, so that the first of each is known."""
         queue, busy = self._queue, self.lanes.busy
         unordered: list[RecordRun] = []
         while (run := queue.take(queue.records)) is not None:
@@ -121,7 +121,7 @@ class ByKey(Ordering):
         return self.lanes.acquire(self, lanes)
 
     def _leave(self, count: int) -> tuple[RecordRun, list[Lane]] | None:
-        """Remove records whose lanes may be entered; return them with these lanes."""
+        """Remove records whose lanes may be entered; return them with their lanes."""
         if self.ready:
             return self._take_ready(count)
         while True:
@@ -136,7 +136,7 @@ class ByKey(Ordering):
             return run, keys
 
     def _queue_up(self, run: RecordRun, keys: list[Lane]) -> tuple[RecordRun, list[Lane]]:
-        """Put the records whose lane is busy in line; return the rest."""
+        """Put the records whose lanes are busy in line; return the rest."""
         busy = self.lanes.busy.copy() if self.singly else self.lanes.busy
         free = []
         for index, key in enumerate(keys):

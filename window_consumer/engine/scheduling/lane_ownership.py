@@ -1,14 +1,14 @@
 """Which copies may start: only those whose lane belongs to this member.
 
 The source partition of a lane's records owns the lane: its member calls all of them, including
-copies in retry topics. While all members of a group read the same topics, one member owns the
-copy's partition and the source partition. While the levels of a ladder change, these may differ:
-the copies then wait here, *away*, until one of the two has moved. If the source partition does not
-exist or is not read, its copies start like any others.
+copies in retry topics. While all members of a group read the same topics, one member has both the
+copy's partition and the source partition. While the levels of a ladder change, the owners may
+differ: the copies then wait here, *away*, until one of the two partitions has moved. If the source
+partition does not exist or is not read, its copies start like any others.
 
-A stray is a copy in a partition with another number than its source's: it was written by key, by
-hand, or while its topic had fewer partitions than the source. It is not called there. It is
-written, unchanged, to the partition with its source's number, and called there.
+A stray is a copy whose partition number differs from its source's: it was written by key, by hand,
+or while its topic had fewer partitions than the source. It is not called there but written,
+unchanged, to the partition with its source's number, and called there.
 
 Waiting records stay where they are: in the buffer, in the ordering, or, after a call, with their
 partition.
@@ -41,9 +41,9 @@ _FAILURE = Failure(LookupError(_WHY), Fault("", _WHY, "", ""))
 
 
 def stray(partition: Partition, message: Message, seq: int, now: float) -> FailedRecord:
-    """Return a stray as a record that leaves and has no lane: it has not been called here.
+    """Return a stray as a record that leaves and has no lane: it was not called here.
 
-    Only the broker's answer may delay it, so its reason is that of an intervention.
+    Only the broker's ack may delay it, so its reason is that of an intervention.
     """
     forward = Forward(sent_home(partition, message))
     spent = Spent(Reason.MANUAL)
@@ -64,7 +64,7 @@ def sent_home(partition: Partition, message: Message) -> Copy:
 
 
 WORTH_SAYING_S = 10.0
-"""Copies that wait for their owner for less than this are not reported: a rebalance moves
+"""Copies that wait for their owner for a shorter time are not reported: a rebalance moves
 partitions one after another, and members discover a new topic within five seconds."""
 
 AGAIN_S = 60.0
@@ -75,7 +75,7 @@ CHECK_S = 1.0
 
 
 class LaneOwnership:
-    """Holds copies back whose lane belongs to another member. Owner: poll thread."""
+    """Holds back copies whose lane belongs to another member. Owner: poll thread."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class LaneOwnership:
         self._sizes: Mapping[str, int] | None = None
         """How many partitions each subscribed topic has; None until this is known."""
         self._away: dict[Partition, float] = {}
-        """Partitions whose lane owner is another member, and since when."""
+        """Partitions whose lanes another member owns, and since when."""
         self._look_at = float("-inf")
         self._strays: list[tuple[Partition, Message, int]] = []
 
@@ -129,7 +129,7 @@ class LaneOwnership:
             partition.find_strays = partial(self._find_strays, partitions)
 
     def send_home(self, now: float) -> None:
-        """Let the strays leave that were found since the last call."""
+        """Let the strays found since the last call leave."""
         if not self._strays:
             return
         strays, self._strays = self._strays, []
@@ -154,7 +154,7 @@ class LaneOwnership:
         return found
 
     def outlived(self, gone: Partition) -> list[Outlived]:
-        """Return the calls for copies that still run although their source partition is lost."""
+        """Return the running calls for copies whose source partition is lost."""
         return [
             Outlived(partition.name, message.offset(), message.key(), counts=True)
             for partition in self._away
@@ -168,7 +168,7 @@ class LaneOwnership:
         return any(each.slices for each in self._away if each.home == home.name)
 
     def owners_away(self, now: float) -> list[OwnerAway]:
-        """Return partitions that have long been away and have startable copies, now and then."""
+        """Now and then, return partitions that have long been away and have startable copies."""
         if not self._away or now < self._look_at:
             return []
         found = [
@@ -187,7 +187,8 @@ class LaneOwnership:
         if self._sizes is None or partition.name.partition >= self._sizes.get(
             partition.name.topic, 0
         ):
-            # The topics were last counted before this partition existed: its source may be as new.
+            # The topics were last counted before this partition existed; its source may be equally
+            # new.
             return True
         return home.partition < self._sizes.get(home.topic, 0)
 

@@ -10,8 +10,8 @@ share one Lanes object. Only this object knows what holds a lane.
 * A hold of a released partition holds nothing: releasing it again changes nothing.
 * None is not a lane. It may occur among lanes and is ignored.
 
-Cost: entering is one set operation a slice with one look-up a record, and so is releasing. Only
-lanes that have further holds or waiting records are handled one by one.
+Cost: entering or releasing is one set operation per slice, with one look-up per record. Only lanes
+that have further holds or waiting records are handled one by one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class LaneMember(Protocol):
 
     @property
     def ready(self) -> Collection[Lane]:
-        """Those of ``lines`` that were offered and not entered."""
+        """The lanes of ``lines`` that were offered and not entered."""
 
     def offer(self, lane: Lane) -> None:
-        """Accept a lane that nobody holds; the ordering has a line for it."""
+        """Accept a lane that nothing holds; the ordering has a line for it."""
 
     def withdraw(self, lane: Lane) -> None:
         """Return an offered lane: it is held again."""
@@ -190,9 +190,9 @@ class Lanes:
                 further[lane] -= 1
 
     def pass_on(self, lane: Lane, member: LaneMember) -> None:
-        """Offer a lane that nobody holds to the next waiting ordering, else free it.
+        """Offer a lane that nothing holds to the next waiting ordering, else free it.
 
-        The ordering that had it comes last, so that lines take turns.
+        The ordering that held it comes last, so that lines take turns.
         """
         members = self.members
         if len(members) > 1 and member in members:

@@ -1,12 +1,12 @@
-"""Which records may start now: without order, or one after another; ``key_ordering``: by key.
+"""Which records may start now: in any order or one after another; ``key_ordering``: by key.
 
 An ordering holds the records of one partition that are in the window and not started. It promises
 two things. At most one record of a lane is in progress (in a slice, waiting for its retry, being
 copied to another topic), apart from those that follow it in the same slice. The records of a lane
 leave in the order of their delivery.
 
-``Lanes``, which siblings share, knows which lanes are busy. It does not promise the lane to the
-sibling that waits longest: a copy was already overtaken.
+``Lanes``, which siblings share, tracks which lanes are busy. It does not promise a lane to the
+sibling that has waited longest: a copy was already overtaken.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Ordering(ABC):
         self.lines: dict[Lane, Any] = {}
         """Records that wait for a lane, in delivered order."""
         self.ready: dict[Lane, None] = {}
-        """Lanes with waiting records that nobody holds and that were offered here, oldest first."""
+        """Offered lanes that have waiting records and no holder, oldest first."""
         self.singly = False
         """Most calls return results. A record then never follows another of its lane in a slice,
         where it would only wait for their acks."""
@@ -70,7 +70,7 @@ class Ordering(ABC):
 
     @property
     def oldest(self) -> Message | None:
-        """The waiting record with about the lowest offset: records taken back may hide it."""
+        """Roughly the waiting record with the lowest offset: records taken back may hide it."""
         return self._queue.first
 
     @property
@@ -114,7 +114,7 @@ class Ordering(ABC):
 
     @abstractmethod
     def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:
-        """Hold lanes of records that have left, on behalf of something other than their slice."""
+        """Hold lanes of records that have left, for something other than their slice."""
 
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
         """Take unstarted records back; they are first in line again.
@@ -124,8 +124,8 @@ class Ordering(ABC):
         self._queue.put_in_front(RecordRun.of(messages, seqs))
 
     def offer(self, lane: Lane) -> None:
-        """Let the first record of a lane's line start: nobody holds the lane."""
-        raise NotImplementedError  # nothing waits in line here
+        """Let the first record of a lane's line start: nothing holds the lane."""
+        raise NotImplementedError  # records never wait in line here
 
     def withdraw(self, lane: Lane) -> None:
         """Let a lane's line wait again: the lane is held."""

@@ -1,9 +1,9 @@
 """Calls that outlived their partition: their lanes stay busy until the calls have really ended.
 
 A call may continue after its partition was revoked or lost, or after its worker was restarted in
-the same process. Its result changes nothing any more, but it may still have its effect. If this
-process gets the partition again, records of the call's lanes wait for its end. Members in other
-processes cannot know of it.
+the same process. Its result is ignored, but it may still have its effect. If this process gets the
+partition again, records of the call's lanes wait for its end. Members in other processes cannot
+know about it.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from window_consumer.model.record import TopicPartition
 
 @define(eq=False)
 class OutlivedCall:
-    """A running call without a partition. It is a member of the lanes that it keeps busy."""
+    """A running call without a partition. It joins the lanes that it keeps busy."""
 
     slice_: Slice
     home: TopicPartition
     """The source partition of its lanes."""
     offset: int
-    """Of the record; of a batch's first one."""
+    """The offset of the record, or of a batch's first one."""
     held: Sequence[Lane]
     is_inherited: bool = False
     """It runs in the pool of this worker's predecessor."""
     lines: dict[Lane, Any] = field(factory=dict, init=False)
-    """Always empty: nothing waits here for a lane."""
+    """Always empty: no record waits here for a lane."""
     ready: Collection[Lane] = field(default=(), init=False)
     _group: Lanes | None = field(default=None, init=False)
 
     def offer(self, lane: Lane) -> None:
-        """Never called: nothing waits here."""
+        """Never called: no record waits here."""
         raise NotImplementedError
 
     def withdraw(self, lane: Lane) -> None:
-        """Never called: nothing was offered."""
+        """Never called: no lane was offered."""
         raise NotImplementedError
 
     def hold_in(self, lanes: Lanes) -> None:
-        """Keep its lanes busy in these lanes, which replace those of an earlier assignment."""
+        """Keep its lanes busy in ``lanes``, which replace those of an earlier assignment."""
         self._group = lanes
         lanes.join(self)
         lanes.acquire(self, self.held)
@@ -57,18 +57,18 @@ class OutlivedCall:
 
 
 class OutlivedCalls:
-    """The ordered calls of one worker that have lost their partition. Owner: poll thread."""
+    """One worker's ordered calls that have lost their partition. Owner: poll thread."""
 
     def __init__(self) -> None:
         self._calls: dict[Slice, OutlivedCall] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there are any, which is rare."""
+        """Return whether there are any; that is rare."""
         return bool(self._calls)
 
     @property
     def calls(self) -> Sequence[OutlivedCall]:
-        """All of them; a successor inherits them."""
+        """All outlived calls; a successor inherits them."""
         return tuple(self._calls.values())
 
     @property
@@ -91,12 +91,12 @@ class OutlivedCalls:
         call.hold_in(ordering.lanes)
 
     def inherit(self, calls: Iterable[OutlivedCall]) -> None:
-        """Take over the calls of a predecessor, whose threads have no poll thread any more."""
+        """Take over the calls of a predecessor, whose poll thread has ended."""
         for call in calls:
             self._calls[call.slice_] = evolve(call, is_inherited=True)
 
     def hold_in(self, lanes: Lanes, home: TopicPartition) -> None:
-        """Keep lanes of a source partition busy that begins with nothing in progress."""
+        """Keep lanes busy in a source partition that begins with nothing in progress."""
         for call in self._calls.values():
             if call.home == home:
                 call.hold_in(lanes)

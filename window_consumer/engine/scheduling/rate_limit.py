@@ -1,14 +1,15 @@
-"""Rates: how many calls may start in a time. Token buckets for a worker, a key or a partition.
+"""Rates: how many calls may start per time.
 
-``shares/class_rate_limit`` has those for a class.
+This module has the token buckets for a worker, a key or a partition; ``shares/class_rate_limit``
+has those for a class.
 
 The promise: in any span of ``t`` seconds at most ``burst + per_s * t`` calls start (of the worker,
 of one key, of one partition). A call starts when a slot takes its record: with its slice, or after
 the record before it.
 
 A record is charged when it is dispatched, and may then wait for a slot. Records that have waited
-must not start at the same moment as later ones. So a bucket fills only until its tokens, plus the
-charged records that no slot has taken yet, equal the burst. Retries and copies are charged like any
+must not start in one moment with later ones. So a bucket fills only until its tokens plus the
+charged records that no slot has taken equal the burst. Retries and copies are charged like any
 call.
 """
 
@@ -33,7 +34,7 @@ FORGET_AT = 1000
 """Above this many buckets, full ones are removed whenever the number has doubled."""
 
 _ROUNDED = 1e-9
-"""A token that sums have rounded down by this still counts."""
+"""A token still counts if rounding has reduced it by at most this."""
 
 
 @frozen
@@ -58,7 +59,7 @@ class TokenBucket:
         """Records that were dispatched and that no slot has taken yet."""
 
     def fill(self, now: float) -> None:
-        """Advance the time."""
+        """Add the tokens earned until ``now``."""
         if now > self._at:
             level = self.level + self._per_s * (now - self._at)
             self.level = max(self.level, min(self._burst - self.charged, level))
@@ -70,7 +71,7 @@ class TokenBucket:
         return int(self.level + _ROUNDED) if self.level > 0 else 0
 
     def charge(self, records: int) -> None:
-        """Take tokens; with too few the bucket goes into debt and fills later."""
+        """Take tokens; if there are too few, the bucket goes into debt and fills later."""
         self.level -= records
         self.charged += records
 
@@ -85,7 +86,7 @@ class TokenBucket:
         self.charged -= records
 
     def ready_at(self) -> float:
-        """Return when there is a token, in the present state."""
+        """Return when there will be a token if nothing changes."""
         return self._at + max(0.0, 1.0 - self.level) / self._per_s
 
     def is_full(self, now: float) -> bool:
@@ -106,7 +107,7 @@ class RateLimits:
         self._buckets: dict[object, TokenBucket] = {}
         self._forget_at = FORGET_AT
         self._waiting_slices: dict[Slice, int] = {}
-        """Slices with charged records, and how many of each a slot had taken."""
+        """Slices with charged records, and how many records of each a slot had taken."""
         self._dry: dict[Partition, float] = {}
         """Partitions held back only by their rate, and until when."""
         self.next_at = inf
@@ -158,7 +159,7 @@ class RateLimits:
         return bucket
 
     def name(self, partition: Partition, message: Message | None) -> object:
-        """Return what the bucket of a record is of; records with equal names share one."""
+        """Return the name of a record's bucket; records with equal names share one."""
         per = self.rules.per
         if per == "key" and message is not None:
             return message.key()
@@ -208,25 +209,25 @@ class RateLimits:
         """Record that something waits for a bucket; return when it may have a token."""
         at = bucket.ready_at()
         if at <= self.now:
-            # It is as full as possible until slots take the charged records.
+            # The bucket is as full as possible until slots take the charged records.
             at = self.now + 1 / self.rules.per_s
         self.next_at = min(self.next_at, at)
         return at
 
     @property
     def is_dry(self) -> bool:
-        """Nothing of the whole worker may start now, whatever arrives, and something waits."""
+        """Records wait, and no record of the worker may start now, whatever arrives."""
         return self.rules.per == "worker" and bool(self._dry) and not self._named(None).room
 
     # ---- records
 
     def wait(self, partition: Partition, until: float) -> None:
-        """Record that only its rate holds a partition back."""
+        """Record that only the rate holds a partition back."""
         self._dry[partition] = until
         self.next_at = min(self.next_at, until)
 
     def is_waiting(self, partition: Partition) -> bool:
-        """Return whether only its rate holds a partition back."""
+        """Return whether only the rate holds a partition back."""
         return partition in self._dry
 
     def charge(self, partition: Partition, messages: Iterable[Message]) -> None:

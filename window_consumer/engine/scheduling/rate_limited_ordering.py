@@ -3,7 +3,7 @@
 With a rate for a worker or a partition, the ordering gives out only as many records as there are
 tokens. With a rate for each key, records of keys without a token are set aside so that others
 proceed: they have left the inner ordering, keep their lanes busy, and start when their key has a
-token. At most one record of a lane is set aside, because a slice then holds only one record of a
+token. At most one record of a lane is set aside, because slices then hold only one record of a
 lane.
 """
 
@@ -83,7 +83,7 @@ class RateLimitedOrdering(DelegatingOrdering):
     def startable(self) -> int:
         """An upper bound of how many records could start now; 0 means none.
 
-        If only the rate is in the way, the partition is woken when that is over.
+        If only the rate prevents a start, the partition is woken when it no longer does.
         """
         startable = self._inner.startable
         if not self._by_key:
@@ -132,7 +132,7 @@ class RateLimitedOrdering(DelegatingOrdering):
         self._aside.clear()
         self._due.clear()
 
-    # ---- a worker's rate, or a partition's
+    # ---- a rate for a worker or a partition
 
     def _room(self) -> int:
         """Return how many records may be charged; if none, wait for a token."""

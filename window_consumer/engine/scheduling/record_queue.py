@@ -10,14 +10,14 @@ from window_consumer.model.record import Message
 
 
 class Place(Enum):
-    """Where in a window a single record is taken from."""
+    """The place in a window that a single record is taken from."""
 
     LAST = "last"
     MIDDLE = "middle"
     FIRST = "first"
 
     def of(self, count: int) -> int:
-        """Return the index of this place among ``count`` things."""
+        """Return the index of this place among ``count`` items."""
         return {Place.LAST: count - 1, Place.MIDDLE: count // 2, Place.FIRST: 0}[self]
 
 
@@ -51,7 +51,7 @@ class RecordRun:
 class RunQueue:
     """A queue that accepts and returns runs of any length. Owner: poll thread.
 
-    A run that is taken whole passes through untouched. One that is taken in pieces is reversed
+    A run that is taken whole passes through untouched. A run that is taken in pieces is reversed
     once, so that each piece is cut off its end: a slow handler takes thousands of records one by
     one.
     """
@@ -114,7 +114,7 @@ class RunQueue:
         return RecordRun.of([run.messages[at]], run.seqs[at : at + 1])
 
     def _join_cut(self) -> None:
-        """Make the rest of the front run a run again."""
+        """Turn the rest of the front run into a run again."""
         left = self._cut[::-1]
         self._runs.appendleft(RecordRun.of(left, self._cut_seqs[self._cut_at :]))
         self._cut = []

@@ -1,12 +1,12 @@
 """Retries go out beside new records, never ahead of them.
 
-New records take the slots they need. Beside them, retries and copies in retry levels get a share of
-the time that slots spend on new records: a record that always fails leaves although new records
-keep coming, and other records are hardly slowed. Slots that new records leave idle run retries too,
-but no more than half of all slots if they take long: the next new record finds a slot.
-What new records leave idle is known from what they have used: those that would come next may still
-be in Kafka. Where no new record can start, as failed ones fill all windows, retries get all idle
-slots (``start_gate``).
+New records take the slots they need. Retries and copies in retry levels get, in addition, a share
+of the time that slots spend on new records: a record that always fails leaves even while new
+records keep coming, and other records are hardly slowed. Slots that new records leave idle run
+retries too, but long retries get at most half of all slots, so that the next new record finds a
+slot. How many slots new records leave idle follows from how many they have used: the next ones may
+still be in Kafka. If no new record can start because failed ones fill all windows, retries get all
+idle slots (``start_gate``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHARE = 0.125
 """The time for retries, as a share of the time for new records that wait in the meantime."""
 
 MOST_SAVED_S = 0.1
-"""The most unused time that is kept: after an outage many retries come back at once."""
+"""The most unused time that is saved up: after an outage many retries come back at once."""
 
 IDLE_SHARE = 0.5
 """The most slots that retries get, as a share of all slots; at least one slot."""
@@ -28,7 +28,7 @@ LEAST_SHARE = 0.125
 """The slots that retries get however busy the others are, as a share of all slots."""
 
 QUICK_S = 0.05
-"""Retries that take no longer may use all slots: a new record waits no longer than that."""
+"""Retries that take no longer than this may use all slots: a new record waits at most as long."""
 
 RESERVE = 1.25
 """How many slots are kept for new records, as a multiple of those that they have kept busy."""
@@ -49,18 +49,19 @@ class RetryShare:
         self._saved_s = 0.0
         """The time that retries may still take while new records wait."""
         self._cost_s = 0.0
-        """The approximate seconds that a retried record takes."""
+        """The approximate seconds that one retried record takes."""
         self._load = float(slots)
         """How many slots new records have kept busy lately, at ``_load_at``; at first all."""
         self._load_at = float("-inf")
         self._now = 0.0
         self.is_busy = False
-        """New records have kept all slots busy lately: retries are charged, whoever waits."""
+        """New records have kept all slots busy lately: retries are charged, whether new ones wait
+        or not."""
 
     def has_room(self, slots: int, idle_slots: int, now: float) -> bool:
-        """Return whether another slice of retries may go out while new records may come.
+        """Return whether another slice of retries may go out although new records may come.
 
-        New records may be in Kafka while slots are idle, so what they use is measured.
+        New records may be in Kafka while slots are idle, so the slots they use are measured.
         """
         if self._load_at < 0:
             self._load_at = now
@@ -69,7 +70,7 @@ class RetryShare:
         are_quick = 0 < self._cost_s <= QUICK_S
         unused = free if are_quick else min(int(slots * IDLE_SHARE), free - 1)
         self.is_busy = unused < 1
-        # Most of the time that a quick one is out it waits for a slot, or for the poll thread.
+        # A quick slice spends most of its time waiting for a slot or for the poll thread.
         share = IDLE_SHARE if are_quick and self.is_due else LEAST_SHARE
         least = max(1, int(slots * share))
         return len(self._out) < (max(least, unused) if idle_slots else least)

@@ -1,4 +1,4 @@
-"""Which parts schedule one worker's records: dispatcher, shares, rates, orderings, demand."""
+"""The parts that schedule one worker's records: dispatcher, shares, rates, orderings, demand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ORDERINGS: dict[str, type[Ordering]] = {
 
 
 class Scheduling:
-    """The parts that a worker's rules ask for, made to fit together. Owner: poll thread."""
+    """The parts that a worker's rules ask for, connected. Owner: poll thread."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Scheduling:
 
     @property
     def slices_ahead(self) -> int:
-        """How many slices a slot may have while all slots are used."""
-        # A queued slice would be in front of a class that arrives meanwhile.
+        """How many slices each slot may have while all slots are used."""
+        # A queued slice would be in front of a class that arrives in the meantime.
         fixed = self._rules.limit is None and not self._rules.stall.leases
         return SLICES_PER_SLOT if fixed and self.shares is None else 1
 
@@ -66,7 +66,7 @@ class Scheduling:
         return min(self.dispatcher.slots, len(self.dispatcher.out))
 
     def ordering(self, lanes: Lanes) -> Ordering:
-        """Return what orders the records of a new partition."""
+        """Return the ordering of a new partition's records."""
         kind = _ORDERINGS[self._rules.ordering]
         shares = self.shares
         ordering = kind(lanes) if shares is None else ClassOrdering(lanes, kind.lane_of, shares)
@@ -75,7 +75,7 @@ class Scheduling:
         return ordering if self.rates is None else RateLimitedOrdering(ordering, self.rates)
 
     def demand(self, breaker: CircuitBreaker) -> FetchDemand:
-        """Return what decides how many records are requested."""
+        """Return the demand, which decides how many records are requested."""
         rules, dispatcher = self._rules, self.dispatcher
         if isinstance(dispatcher, BatchDispatcher):
             return BatchDemand(dispatcher, breaker, rules.batch_records)
@@ -86,7 +86,7 @@ class Scheduling:
         return FetchDemand(dispatcher, breaker, rules.batch_records)
 
     def advance_clocks(self, now: float) -> None:
-        """Advance the clocks of rates and classes: what has been taken was taken before now."""
+        """Advance the clocks of rates and classes: slots took their records before now."""
         if self.rates is not None:
             self.rates.now = now
         if self.shares is not None:
@@ -102,16 +102,16 @@ class Scheduling:
                     self.dispatcher.wake(partition)
 
     def next_due(self, now: float, *, may_start: bool) -> float:
-        """When something may start that waits for its batch, its class or, if any may, its rate."""
+        """When a record may start that waits for its batch, class or, if ``may_start``, rate."""
         due = self.dispatcher.next_due(now)
         if self.rates is not None and may_start:
             due = min(due, self.rates.next_at)
         return due if self.shares is None else min(due, self.shares.held_until)
 
-    # ---- what the rules ask for
+    # ---- what the rules require
 
     def _make_dispatcher(self, failed_records: FailedRecords) -> Dispatcher:
-        """Return what makes slices, or batches."""
+        """Return the dispatcher, of slices or batches."""
         rules, leases = self._rules, self._rules.stall.leases
         ahead = self.slices_ahead
         queues = self._start_queue(), self._start_queue()

@@ -1,4 +1,4 @@
-"""How many records a slice holds: learnt from what calls take."""
+"""How many records a slice holds, learnt from the durations of calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_SHARED = 16
 """The most records such a slice holds."""
 
 SHARED_QUEUED = 0.25
-"""How many queued slices a slot are enough if slow records share slices, as each holds many calls.
+"""How many queued slices per slot are enough if slow records share slices: each holds many calls.
 New slices are then as long as possible, because the poll thread's work is per slice."""
 
 QUICK_S = 0.0001
@@ -41,8 +41,7 @@ class SliceLength:
     _DECAY_RECORDS = 2000.0
     """A record's weight halves after some 1,400 others."""
     _DECAY_S = 2.0
-    """The same happens after 1.4 s of handler time, so that slow handlers are learnt in a few
-    calls."""
+    """It also halves after 1.4 s of handler time, so that a few calls of a slow handler suffice."""
 
     def __init__(self, target_s: float, max_records: int):
         self._target_s = target_s
@@ -73,7 +72,7 @@ class SliceLength:
 
     @property
     def turn_records(self) -> int:
-        """How many records go at once if no other slot could take them; 0 if it is not known."""
+        """How many records go at once if no other slot could take them; 0 if unknown."""
         if not self.has_learnt or self.is_quick:
             return 0
         return max(1, min(int(TURN_S / self.cost_s), TURN_RECORDS))

@@ -1,12 +1,12 @@
 """Slices: the records that one slot gets at once; ``slice_length`` decides how many.
 
-A slice is the one object that two threads touch. These rules make it safe without a lock:
+A slice is the only object that two threads touch. These rules make it safe without a lock:
 
 * ``unclaimed`` is a list iterator. The slot claims its next record by advancing it; the poll thread
   takes back all unclaimed records by exhausting it (``list(unclaimed)``). Under the GIL both are
   single C calls, so each record is claimed exactly once, and the claimed records are a prefix of
   the slice.
-* A slot in another process cannot share an iterator. ``claims`` replaces it there, with the same
+* A slot in another process cannot share an iterator; ``claims`` replaces it there, with the same
   promises.
 * The slot's progress follows from what is left in the iterator (``length_hint``): the hot loop
   publishes nothing.
@@ -47,7 +47,7 @@ NONE_FAILED: Mapping[int, FailedRecord] = MappingProxyType({})
 
 @frozen(eq=False)
 class RecordsReturned:
-    """A call that returned records to produce; its own records are open until these are acked."""
+    """A call that returned records to produce; its own records stay open until these are acked."""
 
     messages: Sequence[Message]
     """One record, or those of a batch."""
@@ -84,7 +84,7 @@ class Deviations:
 
 
 class Work(Protocol):
-    """What a slot needs of a slice: the slice itself, or its copy in another process."""
+    """The part of a slice that a slot needs: the slice itself, or its copy in another process."""
 
     call: Call
     lane_of: LaneOf | None
@@ -139,9 +139,9 @@ class Slice:
         self.again = NONE_FAILED
         """Its records by sequence number, if they failed before."""
         self.lane_of: LaneOf | None = partition.ordering.lane_of if attempt == 1 else None
-        """None if its records are unordered: the slot can ignore earlier failures."""
+        """None if its records are unordered: the slot may ignore earlier failures."""
         self.call = Call(attempt, before=partition.retry_level.attempts_before)
-        """What its records report to their handler about this call."""
+        """What its records tell their handler about this call."""
         self.call.assignment = partition.assignment
         self.is_batch = False
         """One call gets all of its records as a list, see ``batching``."""
@@ -157,7 +157,7 @@ class Slice:
         self.started = 0.0
         """When a slot took it; 0 while it is queued."""
         self.lease_until = 0.0
-        """When its call ends unless its slot renews it, by any thread; for slots that are leases.
+        """For slots that are leases: when its call ends unless the slot, on any thread, renews it.
         """
         self.elapsed = 0.0
         """Seconds that the slot spent on it."""
@@ -193,7 +193,7 @@ class Slice:
 
     @property
     def is_empty(self) -> bool:
-        """It was taken back whole, before any of its records was claimed."""
+        """It was taken back whole before any of its records was claimed."""
         return not (self.messages or self.settled)
 
     def running(self) -> Message | None:
@@ -222,7 +222,7 @@ class Slice:
         return None if failed is None else failed.lane
 
     def begun(self) -> list[Message]:
-        """Return the records that the slot has claimed; of a batch all of them run."""
+        """Return the records that the slot has claimed; all records of a batch run."""
         return self.messages[: self.claimed()] if self.started else []
 
     def all_running(self) -> list[Message]:
@@ -237,7 +237,7 @@ class Slice:
 
     @property
     def is_new(self) -> bool:
-        """Its records are called for the first time since they came from a source or were put back.
+        """Its records are called for the first time since they were read from a source or put back.
 
         Retries and copies in a retry level are not new.
         """
@@ -312,8 +312,8 @@ class Slice:
     def split(self) -> tuple[Slice, list[Message], Sequence[int]]:
         """Keep only the record that may be running, and those held back before it.
 
-        The held ones stay because the running one may be about to be held too: they return to their
-        lane together, in order. A claimed batch is kept whole. Return a slice of the other finished
+        The held ones stay because the running one may soon be held too: they return to their lane
+        together, in order. A claimed batch is kept whole. Return a slice of the other finished
         records, the unclaimed records, which the slot will no longer see, and their sequence
         numbers.
         """
@@ -349,9 +349,9 @@ class SliceResults:
     failed: list[tuple[int, Failure]]
     held: list[int]
     skipped: Mapping[int, Outcome]
-    """Those that no handler handled, and how they ended."""
+    """Records that no handler handled, and how they ended."""
     returned: list[tuple[list[int], RecordsReturned]] = field(factory=list)
-    """The indices of a call's records, and the results to produce."""
+    """The indices of a call's records, and its results to produce."""
 
 
 def _itself(message: Message) -> Message:

@@ -1,8 +1,8 @@
-"""Which waiting records get the next free slot.
+"""Queues that decide which waiting records get the next free slot.
 
-``StartQueue`` is the protocol. ``ArrivalOrder`` takes partitions in turn; ``FairQueue`` has a
-``Backlog`` for each class of a partition, and goes by the slot time that classes have used, as a
-``SlotTimeLedger`` says.
+``StartQueue`` is the protocol. ``ArrivalOrder`` takes partitions in turn. ``FairQueue`` has a
+``Backlog`` for each class of a partition, and chooses by the slot time that classes have used, from
+a ``SlotTimeLedger``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from window_consumer.engine.scheduling.slices import Slice
 
 
 class StartableRecords(Protocol):
-    """Records that wait to start: a partition's ordering, or one class of it."""
+    """Records that wait to start: a partition's ordering or one class of it."""
 
     @property
     def startable(self) -> int:
@@ -36,22 +36,22 @@ class StartableRecords(Protocol):
 
 
 Backlog = tuple[Partition, StartableRecords]
-"""What the records of one slice are taken from, and its partition."""
+"""The source of one slice's records, and its partition."""
 
 
 class StartQueue(Protocol):
     """Decides which backlog gets the next free slot. Owner: poll thread.
 
     One queue has the new records, another one the copies in retry levels. In a round the dispatcher
-    asks for the ``next`` backlog, and reports what came of it by ``served``, ``pass_over`` or
-    ``leave``, until the slots have enough or no backlog is left.
+    asks for the ``next`` backlog and reports the result by ``served``, ``pass_over`` or ``leave``,
+    until the slots have enough or no backlog is left.
     """
 
     def __iter__(self) -> Iterator[Backlog]:
         """Yield the backlogs that may have records to start, the next one first."""
 
     def __len__(self) -> int:
-        """How many these are."""
+        """The number of these backlogs."""
 
     @property
     def startable(self) -> int:
@@ -61,7 +61,7 @@ class StartQueue(Protocol):
         """Let a partition take part: it may have records to start."""
 
     def remove(self, partition: Partition) -> None:
-        """Let a partition take part no more."""
+        """Remove a partition."""
 
     def begin(self) -> None:
         """Begin a round: backlogs that were passed over may be next again."""
@@ -73,14 +73,14 @@ class StartQueue(Protocol):
         """Record that a slice of it goes out."""
 
     def pass_over(self, backlog: Backlog) -> None:
-        """Give its turn to the others, as long as nobody is served."""
+        """Give its turn to the others until one of them is served."""
 
     def leave(self, backlog: Backlog) -> None:
-        """Record that nothing of it can start until its partition is woken."""
+        """Record that none of its records can start until its partition is woken."""
 
 
 class SlotTimeLedger(Protocol):
-    """Learns which slices have a slot, and for how long they had it. Owner: poll thread."""
+    """Records which slices have a slot, and how long they had it. Owner: poll thread."""
 
     def sent(self, slice_: Slice) -> None:
         """Record that a slice of new records, retries or copies goes out."""
@@ -105,7 +105,7 @@ class ArrivalOrder:
 
     @property
     def startable(self) -> int:
-        """The sum of what the partitions could start."""
+        """An upper bound of how many records all partitions could start."""
         return sum(partition.ordering.startable for partition in self._line)
 
     def wake(self, partition: Partition) -> None:
@@ -121,7 +121,7 @@ class ArrivalOrder:
             self._line.remove(partition)
 
     def begin(self) -> None:
-        """Count anew which partitions are passed over."""
+        """Forget which partitions were passed over."""
         self._passed_over = 0
 
     def next(self) -> Backlog | None:
@@ -138,7 +138,7 @@ class ArrivalOrder:
         self._passed_over = 0
 
     def pass_over(self, backlog: Backlog) -> None:
-        """Queue a partition behind all others, which are not asked twice for that."""
+        """Queue a partition behind all others, without asking those twice."""
         self._line.remove(backlog[0])
         self._line.append(backlog[0])
         self._passed_over += 1

@@ -1,7 +1,7 @@
-"""An ordering that asks what happens to each record at its turn, see ``engine/turn``.
+"""An ordering that asks the rules about each record at its turn, see ``engine/turn``.
 
-Records that are not called leave here. Those behind them in their lane wait in line again, until
-the lane is free.
+Records that are not called leave here. Later records of their lane wait in line again until the
+lane is free.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TurnOrdering(DelegatingOrdering):
         called: list[int] = []
         waiting: list[int] = []
         running: set[Lane | None] = set(own)
-        closed: dict[Lane | None, None] = {}  # in order: that of a set differs between processes
+        closed: dict[Lane | None, None] = {}  # a set's order differs between processes
         for index, message in enumerate(run.messages):
             lane = None if self.lane_of is None else self.lane_of(message)
             turn = turns.get(index)
@@ -67,7 +67,7 @@ class TurnOrdering(DelegatingOrdering):
                 called.append(index)
                 running.add(lane)
             elif lane is not None and lane in running:
-                waiting.append(index)  # its turn comes after a record in front of it
+                waiting.append(index)  # its turn comes after that of a record in front of it
                 closed[lane] = None
             else:
                 decided = DecidedRecord(self._partition, message, run.seqs[index], lane, turn)

@@ -1,6 +1,6 @@
 """Records whose headers cannot be read: each leaves at its turn without a call of a handler.
 
-So its lane waits for it as for any other permanently failed record, whatever the ordering, pool and
+So its lane waits for it as for any other permanently failed record, whatever the ordering, pool or
 ladder.
 """
 

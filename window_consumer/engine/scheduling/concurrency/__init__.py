@@ -1,1 +1,1 @@
-"""How many slots may be busy: limits from the configuration, from trials, or from a user."""
+"""The limit on busy slots, from the configuration, from trials, or from a user."""

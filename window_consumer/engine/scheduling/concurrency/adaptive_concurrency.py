@@ -1,8 +1,8 @@
-"""How many slots may be busy: a limit that is found by trial between two bounds.
+"""The adaptive limit on busy slots, found by trial between two bounds.
 
-The goal is throughput. Of limits with about the same throughput the lowest is kept: a downstream
-system that has to queue calls answers later and does no more. The limit is held while a *stretch*
-is measured, then another limit is tried for a stretch, and kept or not:
+The goal is throughput. Of limits with about the same throughput, the lowest is kept: a downstream
+system that must queue calls answers later and does no more. The limit is held while a *stretch* is
+measured; then another limit is tried for a stretch, and kept or not:
 
 ======== ================================= =====================================================
 trial    when                              kept if
@@ -13,10 +13,11 @@ fewer    when more were not useful, or     throughput stays within a few percent
 ======== ================================= =====================================================
 
 Throughput follows from Little's law: the mean number of slices in progress, divided by the time
-from dispatch to completion. Counting completions in a span works, and is used, if durations vary
-widely. But equal calls that began together end together, and a span may hold one wave more or less.
-The time includes waiting for a thread, for the interpreter and for the poll loop: slots that only
-wait for each other are useless, whatever each call measures. The records in a slice do not matter.
+from dispatch to completion. If durations vary widely, completions in a span are counted instead. If
+not, calls that began together end together, and a span may hold one wave more or less. The time
+includes waiting for a thread, for the interpreter and for the poll loop: slots that only wait for
+each other are useless, whatever each call measures. The number of records in a slice does not
+matter.
 
 The sources: Little's law (J. Little, 1961); trying other limits and keeping the best, from .NET's
 thread pool (Hellerstein, Morrison, Eilebrecht: Applying Control Theory in the Real World, 2009) and
@@ -33,32 +34,33 @@ from math import log, sqrt
 from attrs import define, frozen
 
 FIRST = 10
-"""The initial limit: some concurrency without a burst at startup."""
+"""The initial limit: enough for some concurrency, too low for a burst at startup."""
 
 STEPS = (2.0, 1.25, 1.1)
 """The factors by which more slots are tried: coarse until a limit is too high, then finer."""
 
 USEFUL = 0.5
-"""The share of the added slots that must be useful. There throughput divided by latency is largest:
-Kleinrock's power (Power and Deterministic Rules of Thumb, 1979)."""
+"""The share of the added slots that must be useful. At this share, throughput divided by latency is
+largest: Kleinrock's power (Power and Deterministic Rules of Thumb, 1979)."""
 
 AS_GOOD = 0.97
 """Fewer slots are as good if they keep this share of the best throughput."""
 
 CHANGED = 1.25
-"""If calls take this many times longer, or throughput falls as much, fewer slots are tried at
-once."""
+"""If calls take this many times longer, or throughput falls by this factor, fewer slots are tried
+at once."""
 
 RETREAT = 0.75
-"""The factor by which fewer slots are tried then, repeatedly while that is as good."""
+"""The factor by which fewer slots are tried then, repeatedly while the result is as good."""
 
 REST_S = 2.0
-"""How long a limit stays when neither more nor fewer were better; a trial costs some throughput."""
+"""How long a limit stays when neither more nor fewer slots were better; a trial costs some
+throughput."""
 
 STRETCH_S = 0.1
 FINE_STRETCH_S = 0.25
-"""The shortest stretch, the second one for small steps: other processes take the processor for tens
-of milliseconds."""
+"""The shortest stretch; the second value is for small steps: other processes take the processor for
+tens of milliseconds."""
 
 STRETCH_CALLS = 2.0
 """The shortest stretch in slice durations: a shorter one would miss slow slices."""
@@ -80,7 +82,7 @@ SURE = 6.0
 """A result is certain if the step is this many times the standard error of the mean."""
 
 FED = 0.75
-"""With fewer than this share of the slots in use a stretch says nothing about a limit."""
+"""If less than this share of the slots is in use, a stretch shows nothing about a limit."""
 
 
 @frozen
@@ -99,7 +101,7 @@ class LimitCause(StrEnum):
     """More concurrent calls did more."""
     AS_MUCH_WITH_FEWER = "as_much_with_fewer"
     SLOWER_CALLS = "slower_calls"
-    """Calls now take longer, and fewer of them do as much."""
+    """Calls now take longer, and fewer of them achieve as much."""
 
 
 @frozen
@@ -135,7 +137,7 @@ class _Stretch:
 
     limit: int
     began: float
-    """When the limit was set: slices dispatched earlier do not show how long one takes under it."""
+    """When the limit was set: slices dispatched earlier do not show durations under it."""
     since: float
     """Before this, most completed slices were dispatched under another limit."""
     slices: int = 0
@@ -189,7 +191,7 @@ class AdaptiveConcurrency:
         self.base = min(upper, max(rules.lower, rules.first))
         """The best known limit."""
         self.limit = self.base
-        """How many slices may be in progress now: the base, or a trial limit."""
+        """How many slices may be in progress now: the base or a trial limit."""
         self.why = "initial limit"
         """The reason for the base, as text."""
         self.cause = LimitCause.MORE_THROUGHPUT
@@ -205,7 +207,7 @@ class AdaptiveConcurrency:
         self._worse = False
         """The last stretch at rest was worse than usual."""
         self._reason = ""
-        """Why the limit goes down; empty for a mere trial."""
+        """Why the limit goes down; empty for an ordinary trial."""
         self._down = False
         self._factor = STEPS[0]
         self._in_a_row = 0
@@ -213,8 +215,8 @@ class AdaptiveConcurrency:
         self._rests_until = 0.0
         self._stretch: _Stretch | None = None
         self._out = 0
-        """How many slices were in progress at the last check. Slices that have ended since count
-        until others replace them."""
+        """How many slices were in progress at the last check. Slices that have ended since then
+        count until others replace them."""
         self._took_s = 0.0
         self._error = 0.0
 
@@ -249,8 +251,8 @@ class AdaptiveConcurrency:
         self._out = out
         stretch = self._stretch
         if stretch is None or out < FED * self.limit:
-            # There are too few records, or too few that may run concurrently. Queued slices do not
-            # count: behind a long call there are none.
+            # Too few records exist, or too few may run concurrently. Queued slices do not count:
+            # behind a long call there are none.
             self._give_up(now)
             return None
         if not self._is_over(stretch, now):
@@ -339,7 +341,7 @@ class AdaptiveConcurrency:
 
     def _judge_more(self, measured: Measured, now: float) -> None:
         reference = self._reference
-        assert reference is not None  # more are tried only after the base was measured
+        assert reference is not None  # more slots are tried only after the base was measured
         use = log(measured.records_per_s / reference.records_per_s) / log(
             max(measured.slots / reference.slots, 1.01)
         )
@@ -379,7 +381,7 @@ class AdaptiveConcurrency:
         self._in_a_row += 1
 
     def _back(self, now: float, *, rest: bool = False) -> None:
-        """Return to the base; if nothing better is in sight, rest there."""
+        """Return to the base; if nothing better is likely, rest there."""
         self.limit = self.base
         self._factor = 1 / STEPS[-1] if self._down else STEPS[self._step]
         if rest:

@@ -1,4 +1,4 @@
-"""How many slots may be busy: the configured number, the adaptive limit, or what a user allows."""
+"""The limit on busy slots: the configured number, the adaptive limit, or a user's limit."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class SlotLimit:
         self._start_gate = start_gate
         self._counters = counters
         self.adaptive: AdaptiveConcurrency | None = None
-        """None unless the limit is found by trial."""
+        """None unless trials find the limit."""
         self.by_user: ConcurrencyRequest | None = None
-        """How many slots a user allows; None for what the configuration says."""
+        """How many slots a user allows; None for the configured number."""
         self.slots_ready = True
-        """False until the runtime has as many slots as the limit wants."""
+        """False until the runtime has as many slots as the limit allows."""
         if rules.limit is not None:
             self.adaptive = AdaptiveConcurrency(rules.limit, rules.slots)
             self._dispatcher.slots = self.adaptive.limit
 
     def request(self, request: ConcurrencyRequest, now: float) -> ConcurrencyAnswer:
-        """Let only so many slots be busy from now on; running calls may finish."""
+        """Limit how many slots may be busy from now on; running calls may finish."""
         limiter, rules = self.adaptive, self._rules
         if rules.stall.leases:
             return ConcurrencyAnswer.LEASES
@@ -48,7 +48,7 @@ class SlotLimit:
         self._scheduling.advance_clocks(now)
         slots = request.limit or (rules.slots if limiter is None else limiter.limit)
         if slots < self._dispatcher.slots:
-            self._start_gate.take_back(now)  # what is queued would run in slots that should rest
+            self._start_gate.take_back(now)  # queued slices would run in slots that should idle
         if limiter is None:
             fewer = slots < rules.slots
             self._dispatcher.slices_per_slot = 1 if fewer else self._scheduling.slices_ahead
@@ -62,7 +62,7 @@ class SlotLimit:
             self._dispatcher.slices_per_slot = self.adaptive.ahead = SLICES_PER_SLOT
 
     def record(self, slice_: Slice, now: float) -> None:
-        """Measure a finished slice, if the limit is found by trial."""
+        """Measure a finished slice if trials find the limit."""
         limiter = self.adaptive
         if limiter is None:
             return

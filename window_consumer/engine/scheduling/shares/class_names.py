@@ -15,13 +15,13 @@ from window_consumer.model.conditions.tree import FieldValue, Header
 from window_consumer.model.record import Message
 
 MAX_NAME: Final = 200
-"""The characters that a class's name may have: metrics and pages show it."""
+"""The characters allowed in a class's name, which metrics and pages show."""
 
 _KEPT: Final = MAX_NAME - 17
 
 
 def name_of(by: Property) -> NameOf:
-    """Return what reads the class of a record. A copy has that of its first delivery."""
+    """Return a function that reads a record's class. A copy has the class of its first delivery."""
     if isinstance(by, FieldValue):
         return _key if by.name == "key" else _topic
     if isinstance(by, Header):
@@ -64,7 +64,7 @@ def short(name: str) -> str:
 
 @frozen
 class _ClassLookup:
-    """One message, for conditions without times."""
+    """One message, for conditions that compare no times."""
 
     topic: str
     message: Message

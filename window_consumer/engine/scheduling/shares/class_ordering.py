@@ -1,4 +1,4 @@
-"""Which records of each class may start: in order within their lanes, whatever their classes.
+"""An ordering by class: records start in order within their lanes, whatever their classes.
 
 Every record with a lane waits in the line of its lane, so the order of keys comes first: a lane is
 in the queue of the class of its first record. A lane gives one record at a time.
@@ -24,7 +24,7 @@ NEAR = 200
 
 
 class Waiting(NamedTuple):
-    """A record that waits, and since when."""
+    """A waiting record, and since when it waits."""
 
     seq: int
     message: Message
@@ -33,7 +33,7 @@ class Waiting(NamedTuple):
 
 
 class ClassRecords:
-    """What may start of one class of a partition, see ``StartableRecords``. Owner: poll thread."""
+    """One class's records of a partition, see ``StartableRecords``. Owner: poll thread."""
 
     __slots__ = ("free", "held_until", "lanes", "ordering", "partition", "share")
 
@@ -43,9 +43,9 @@ class ClassRecords:
         self.free: deque[Waiting] = deque()
         """Records without a lane."""
         self.lanes: dict[Lane, None] = {}
-        """Lanes that nobody holds and whose first record is of this class, oldest offer first."""
+        """Lanes without a holder whose first record is of this class, oldest offer first."""
         self.held_until = float("-inf")
-        """When it may have a token, if its rate holds it back."""
+        """When it may get a token, if its rate holds it back."""
 
     def __len__(self) -> int:
         return len(self.free) + len(self.lanes)
@@ -100,9 +100,9 @@ class ClassOrdering(Ordering):
         self.shares = shares
         self.lines: dict[Lane, deque[Waiting]] = {}
         self.classes: dict[ShareClass, ClassRecords] = {}
-        """Those of which something may start."""
+        """The classes with startable records."""
         self.woken: dict[ClassRecords, None] = {}
-        """Those that have become startable since the queue was told."""
+        """The classes that became startable since the last report to the queue."""
         self.only: ClassRecords | None = None
         """The class that is taken from; None for all."""
         self._startable = 0
@@ -198,7 +198,7 @@ class ClassOrdering(Ordering):
         self._drop_if_empty(records)
 
     def _class(self, share: ShareClass) -> ClassRecords:
-        """Return a class that something is added to."""
+        """Return the class that records are added to."""
         found = self.classes.get(share)
         if found is None:
             found = self.classes[share] = ClassRecords(self, share)

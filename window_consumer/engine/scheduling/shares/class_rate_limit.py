@@ -1,7 +1,7 @@
 """Rates for each class that shares the slots, see ``rate_limit``.
 
 Records without a token stay where they are, unlike those of a key: their class leaves the queue,
-and returns when it may have a token. So it counts as waiting, and whoever has a token goes ahead.
+and returns when it may get a token. So it counts as waiting, and classes with tokens go ahead.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from window_consumer.model.record import Message
 class ClassRates(RateLimits):
     """The buckets of one worker's classes, and the classes without tokens. Owner: poll thread.
 
-    A bucket belongs to what a record's class is named: classes beyond ``max_classes``, which share
-    the slots as one, have a rate each.
+    Each class name has its own bucket: classes beyond ``max_classes``, which share the slots as
+    one, have a rate each.
     """
 
     def __init__(self, rules: RateRules, shares: ShareClasses):
         super().__init__(rules)
         self._name_of = shares.rules.name_of
         self._held: list[tuple[float, int, ClassRecords]] = []
-        """A heap of the times when classes of a partition may have a token."""
+        """A heap of the times when classes of a partition may get a token."""
         self._ties = count()
 
     def name(self, partition: Partition, message: Message | None) -> object:
@@ -51,9 +51,9 @@ class ClassRates(RateLimits):
         return list(ready)
 
     def hold(self, records: ClassRecords, until: float) -> None:
-        """Hold a class of a partition back until it may have a token."""
+        """Hold a class of a partition back until it may get a token."""
         records.held_until = until
-        records.share.last_start = max(records.share.last_start, until)  # it does not starve
+        records.share.last_start = max(records.share.last_start, until)  # a rate is no starvation
         heappush(self._held, (until, next(self._ties), records))
 
 
@@ -82,7 +82,7 @@ class ClassRateOrdering(RateLimitedOrdering):
         return plain
 
     def _room(self) -> int:
-        """Return how many records of the class whose turn it is may be charged."""
+        """Return how many records of the class that has its turn may be charged."""
         rates, records = self._class_rates, self._classes.next_class()
         if records is None or records.held_until > rates.now:
             return 0

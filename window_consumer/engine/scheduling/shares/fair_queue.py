@@ -5,10 +5,10 @@ while others wait, too, these get their floor of the slot time. No class gets a 
 may hold.
 
 In strict order, starts of classes below the highest weight are spread. Slots that begin together
-end together, time and again: a record of the first class would wait for nearly a whole call instead
-of one divided by the number of slots.
+keep ending together: a record of the first class would wait for nearly a whole call instead of a
+call divided by the number of slots.
 
-Cost: O(log n) with n classes for each slice, whatever waits, and for each round the classes of
+Cost: O(log n) for each slice with n classes, whatever waits; in each round also the classes of
 partitions that are passed over, which are few.
 """
 
@@ -26,22 +26,23 @@ from window_consumer.engine.scheduling.start_queue import Backlog
 Entry = tuple[float, int, ShareClass]
 
 EVEN = 0.9
-"""Starts are even at this part of the time between two of them: calls differ a little, and slots
-should not wait for their turn."""
+"""Starts count as even if the time between two of them is at least this part of the ideal: calls
+differ a little, and slots should not wait for their turn."""
 
 LEAST_EVEN_S = 0.0003
-"""If starts follow each other more closely than this, a turn for each would take all the time."""
+"""If starts follow each other more closely than this, a separate turn for each would take all the
+time."""
 
 SPREAD = 0.25
-"""How much of the time to an even start a slot is held: the same slots' next starts are closer to
-even then. With more, slots that end together by chance idle; the benchmark `fair` lost 9 % with 0.5
-and 3 % with this."""
+"""A slot is held for this share of the time to an even start, which brings the slots' next starts
+closer to even. With a larger share, slots that end together by chance stay idle; the benchmark
+`fair` lost 9 % with 0.5 and 3 % with this."""
 
 LEAST_HELD_S = 50e-6
-"""Waiting for less takes longer than that."""
+"""A shorter wait would take longer than requested."""
 
 MOST_HELD_S = 0.001
-"""How long a slot is held at most, so that nobody notices it where calls are long."""
+"""The longest time a slot is held: imperceptible if calls are long."""
 
 
 class FairQueue:
@@ -53,36 +54,36 @@ class FairQueue:
         self._slots_seen = 0
         self._strict = shares.rules.order == "strict"
         self._backlogs: dict[ShareClass, dict[ClassRecords, None]] = {}
-        """The partition that is next of each class is in front."""
+        """For each class, the next partition is in front."""
         self._paced: dict[Partition, None] = {}
-        """Partitions of which only records are left that have waited for their rate."""
+        """Partitions whose only remaining records have waited for their rate."""
         self._heaps: dict[float, list[Entry]] = {}
-        """Classes with their virtual times, in strict order by weight; entries that are replaced
-        stay for a while."""
+        """Classes with their virtual times, in strict order by weight; replaced entries stay for a
+        while."""
         self._valid: dict[ShareClass, int] = {}
-        """The number of the entry that counts of each class."""
+        """The number of each class's valid entry."""
         self._numbers = count()
         self._bounded: dict[ShareClass, None] = {}
         """Classes that hold as many slots as they may. A class returns when a slice of it ends."""
         self._aside: list[ShareClass] = []
-        """Classes of which nothing is left in this round."""
+        """Classes with nothing left in this round."""
         self._passed: set[Partition] = set()
         """Partitions that were passed over in this round."""
         self._first_s = self._others_s = 0.0
-        """Strict order: the slot time of the first class and of all others while both waited, each
-        divided by its share."""
+        """In strict order: the slot time of the first class and of all others while both waited,
+        each divided by its share."""
         self._both_wait = False
         self._first_weight = 0.0
-        """That of the first class that waits."""
+        """The weight of the first class that waits."""
         self._highest_weight = shares.rules.highest_weight
         self._spread_after = self._spread_until = float("-inf")
-        """The last start that was looked at, and until when the next one is held."""
+        """The last start that was considered, and until when the next one is held."""
         self._size = 0
         self._partitions: dict[Partition, None] = {}
         shares.queues.append(self)
 
     def __iter__(self) -> Iterator[Backlog]:
-        """Yield the backlogs, also of classes that hold as many slots as they may."""
+        """Yield the backlogs, including those of classes that hold as many slots as they may."""
         self._return()
         for weight in sorted(self._heaps, reverse=True):
             heap = self._heaps[weight]
@@ -151,7 +152,7 @@ class FairQueue:
             self._valid.pop(share, None)
             self._bounded.pop(share, None)
         if len(records) and records.held_until <= self._shares.now:
-            records.ordering.woken[records] = None  # its rate wakes what that holds back
+            records.ordering.woken[records] = None  # the rate wakes the records that it holds back
 
     def reorder(self, share: ShareClass) -> None:
         """See ``ClassQueue``."""
@@ -209,16 +210,16 @@ class FairQueue:
             self._both_wait, self._others_s = True, self._first_s
         if floor:
             other = min(heads.values(), key=_virtual_s)
-            # A slice has to fit into the floor: else one would follow each record of the first.
+            # A slice must fit into the floor: else one would follow each record of the first class.
             if 0 < self._shares.usual_s(other, 1) / floor <= self._first_s - self._others_s:
                 return other
         return first
 
     def _is_early(self, share: ShareClass) -> bool:
-        """Return whether the next start of a class is held, as it is too close to the last one."""
+        """Return whether a class's next start is held because it is too close to the last one."""
         shares = self._shares
         if share.weight >= self._highest_weight or share.weight < self._first_weight:
-            return False  # it is the first of all, or its floor is due
+            return False  # it has the highest weight, or its floor is due
         if self._spread_after != shares.last_sent:
             self._spread_after = shares.last_sent
             even_s = EVEN * shares.mean_s / max(1, self._slots_seen)
@@ -231,7 +232,7 @@ class FairQueue:
         return True
 
     def _head(self, weight: float) -> ShareClass | None:
-        """Return the next class of a weight that may have a slot."""
+        """Return the next class of a weight that may get a slot."""
         heap = self._heaps.get(weight)
         while heap:
             _, number, share = heap[0]

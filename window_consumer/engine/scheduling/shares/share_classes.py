@@ -1,10 +1,10 @@
-"""Classes of records that share the slots: what each has used, holds and waits for.
+"""Classes of records that share the slots: the slot time each has used, holds and waits for.
 
 Fairness is over slot time: a class with slow calls uses up its share by few of them. It is start-
 time fair queuing (Goyal, Vin, Cheng 1996): each class has a virtual time, the slot time that it has
-used divided by its weight, and the one that is furthest behind is next. A class that had nothing to
-do goes on at the present virtual time: it saves nothing up. A slice is charged what its class
-usually takes when it goes out, and the difference when it ends.
+used divided by its weight, and the one that is furthest behind is next. A class that was idle
+continues at the present virtual time: it saves nothing up. When a slice goes out, it is charged its
+class's usual time; when it ends, the difference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NameOf = Callable[[str, Message], str | None]
 """Returns the class of a record, given the topic of its first delivery; None if it has none."""
 
 DEFAULT = "default"
-"""In the weights: that of each class that has none of its own."""
+"""The key in the weights for classes without a weight of their own."""
 
 _LATEST = 0.2
 """The weight of the latest slice in the mean cost of a class's records."""
@@ -41,19 +41,19 @@ class FairRules:
     weights: Mapping[str, float] = field(factory=dict)
     order: Order = "shares"
     floor: float = 0.05
-    """Where the order is strict: the share of slot time for all classes but the first one."""
+    """In strict order: the share of slot time for all classes but the first one."""
     most_share: float = 1.0
-    """The part of all slots that one class may hold while others wait."""
+    """The share of all slots that one class may hold while others wait."""
     most_slots: int | None = None
-    """The slots that one class may hold, whoever waits."""
+    """The most slots that one class may hold, whether others wait or not."""
     max_classes: int = 10_000
     of_keys: bool = False
-    """The classes are keys of records, which may have to stay hidden, and of which there are many.
+    """The classes are keys of records: there are many, and they may have to stay hidden.
     """
 
     @property
     def leaves_slots(self) -> bool:
-        """Slots may be idle although records wait: no class may hold all."""
+        """Slots may be idle although records wait, because no class may hold all slots."""
         return self.most_share < 1 or self.most_slots is not None
 
     @property
@@ -78,13 +78,13 @@ class ShareClass:
     """The slot time that it has used, divided by its weight."""
     used_s: float = 0.0
     cost_s: float = 0.0
-    """What a record of it usually takes."""
+    """The seconds that one of its records usually takes."""
     waiting: int = 0
     """How many of its records are in windows and have not started."""
     slots: int = 0
     """How many of its slices are in progress."""
     last_start: float = 0.0
-    """When a record of it started last, or began to wait while none did."""
+    """When its last record started, or began to wait while no other waited."""
     waits: LatencyHistograms = field(factory=LatencyHistograms)
     """How long its records waited in windows for their first call."""
 
@@ -102,26 +102,26 @@ class ClassQueue(Protocol):
 
 
 class ShareClasses:
-    """The classes of one worker, and a ledger of the slot time they use. Owner: poll thread."""
+    """One worker's classes, and a ledger of the slot time they use. Owner: poll thread."""
 
     def __init__(self, rules: FairRules):
         self.rules = rules
         self.now = 0.0
         self.last_sent = float("-inf")
-        """When a slice went out last."""
+        """When the last slice went out."""
         self.held_until = float("inf")
-        """When a record may start that was held in this turn; infinity if none was."""
+        """When a record held in this turn may start; infinity if none was held."""
         self.overflow = 0
-        """How many records were counted among those without a class, as there were too many."""
+        """How many records were counted as having no class because there were too many classes."""
         self.queues: list[ClassQueue] = []
         self._default = ShareClass(None, rules.weight_of(None))
         self._named: dict[str, ShareClass] = {}
         self._idle: OrderedDict[str, None] = OrderedDict()
-        """Names of classes that may be dropped, the one that was used longest ago first."""
+        """Names of classes that may be dropped, least recently used first."""
         self._present_s = 0.0
         """The virtual time of the class that was served last."""
         self._cost_s = 0.0
-        """What any record usually takes."""
+        """The seconds that a record usually takes."""
         self._out: dict[Slice, tuple[ShareClass, float]] = {}
         """The slices in progress, with their class and the virtual time that they were charged."""
 
@@ -133,7 +133,7 @@ class ShareClasses:
     # ---- classes
 
     def of(self, partition: Partition, message: Message, *, arrives: bool = False) -> ShareClass:
-        """Return the class of a record; it is counted if it arrives and there are too many."""
+        """Return a record's class; it is counted if it arrives and there are too many classes."""
         name = self.rules.name_of(partition.retry_level.source, message)
         if name is None:
             return self._default
@@ -151,7 +151,7 @@ class ShareClasses:
         return found
 
     def classes(self) -> list[ShareClass]:
-        """Return all classes, that of records without one first."""
+        """Return all classes; first the class of records without one."""
         return [self._default, *self._named.values()]
 
     def arrived(self, share: ShareClass) -> None:
@@ -162,12 +162,12 @@ class ShareClasses:
         share.waiting += 1
 
     def gone(self, share: ShareClass, records: int = 1) -> None:
-        """Record that records of a class wait no longer."""
+        """Record that records of a class no longer wait."""
         share.waiting -= records
         self._rest(share)
 
     def waited(self, share: ShareClass, since: float) -> None:
-        """Record that a record starts that has waited since a time."""
+        """Record that a record that has waited since a time starts."""
         waited_s = max(0.0, self.now - since)
         share.waits.counts[bisect_left(BOUNDS_S, waited_s)] += 1
         share.waits.seconds += waited_s
@@ -185,11 +185,11 @@ class ShareClasses:
     # ---- slot time
 
     def serve(self, share: ShareClass) -> None:
-        """Record whose turn it is: those that wake up later begin where it is."""
+        """Record whose turn it is: classes that wake up later begin at its virtual time."""
         self._present_s = max(self._present_s, share.virtual_s)
 
     def sent(self, slice_: Slice) -> None:
-        """See ``SlotTimeLedger``. A slice of retries counts for the class of its first record."""
+        """See ``SlotTimeLedger``. Retries count towards the class of the slice's first record."""
         share = self.of(slice_.partition, slice_.messages[0])
         self.last_sent = self.now
         if share.is_idle:
@@ -215,11 +215,11 @@ class ShareClasses:
 
     @property
     def mean_s(self) -> float:
-        """What a record of any class usually takes; 0 while it is not known."""
+        """The seconds that a record of any class usually takes; 0 while unknown."""
         return self._cost_s
 
     def usual_s(self, share: ShareClass, records: int) -> float:
-        """Return what records of a class usually take."""
+        """Return the seconds that a class's records usually take."""
         return (share.cost_s or self._cost_s) * records
 
     def _charge(self, share: ShareClass, virtual_s: float) -> None:
