@@ -40,7 +40,7 @@ from window_consumer.simulator.worker_profile import HandlerFaultPlan, Likeness
 SEEDS = 1000
 
 _MOST_PRINTED = 5
-"""How many broken schedules of a worker are printed; the others are only counted."""
+"""How many broken schedules of a worker are printed; further ones are only counted."""
 
 
 def _seeds(text: str) -> range:
@@ -57,7 +57,7 @@ def _seeds(text: str) -> range:
 
 @frozen
 class SimulatedWorker:
-    """What to simulate of each worker."""
+    """The part of each worker's schedules to simulate."""
 
     seeds: range
     tell: bool
@@ -68,9 +68,7 @@ class SimulatedWorker:
     """The command to repeat, without worker and seed."""
     subject: SystemUnderTest = FRAMEWORK
     stop_asked: Callable[[], bool] = lambda: False
-    """Asked between schedules, instead of raising an exception: Python may ignore one, for instance
-    in the callback of a weak reference.
-    """
+    """Asked between schedules instead of raising an exception, which Python may ignore."""
     as_json: bool = False
     """Print one JSON object instead of the results; the rest goes to stderr."""
 

@@ -1,4 +1,4 @@
-"""Simulates slots that are processes, and die: what their parent does, in steps.
+"""Simulates slots that are processes and die: the work of their parent, step by step.
 
 Follows ``runtime/pools/processes``, with deaths at any pause: finished records count, those not
 begun are dispatched again, and the record or batch in progress fails.
@@ -33,7 +33,7 @@ class FakeProcesses(SteppedSlots):
         now: Callable[[], float],
         deaths: float,
     ):
-        """``deaths`` is the share of steps at which a process dies without a cause."""
+        """``deaths`` is the share of steps at which a process dies for no reason."""
         super().__init__(slots, handler, watch, now, ends=True)
         self._deaths = deaths
 
@@ -60,7 +60,7 @@ class FakeProcesses(SteppedSlots):
             self._on_death(slice_)
 
     def _on_death(self, slice_: Slice) -> None:
-        """Sort out what the dead process had."""
+        """Process the records of the dead process."""
         self._watch.history.record(f"the process of a slot of {self.member} dies")
         claimed = slice_.claimed()
         if not claimed and slice_.messages:
@@ -76,7 +76,7 @@ class FakeProcesses(SteppedSlots):
         self.member.completions.put(slice_)
 
     def _end(self, slice_: Slice, messages: list[Message]) -> None:
-        """Let the records in progress fail, or stay open where their partition is given up."""
+        """Let the records in progress fail, or stay open if their partition is being released."""
         watch, noted = self._watch, slice_.deviate()
         is_ending, why = slice_ in self._ending, self._ending.pop(slice_, None)
         calls = self._calls.pop(slice_, None)
@@ -99,7 +99,7 @@ class FakeProcesses(SteppedSlots):
             noted.failed.append((message, made_failure(error, message.offset())))
 
     def _begun(self, slice_: Slice, messages: list[Message]) -> list[SimulatedCall]:
-        """Begin the calls for claimed records: nobody can tell whether they had begun."""
+        """Begin the calls for claimed records: it is unknown whether they had begun."""
         tenure = self._watch.history.tenure_of(self.member, slice_.partition)
         attempt = attempt_of(slice_)
         if slice_.is_batch:

@@ -1,4 +1,4 @@
-"""The fault plan of a simulation: how calls, commits and copies end, until it is calm."""
+"""The fault plan of a simulation: how calls, commits and copies end until the faults stop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FaultPlan:
         self._handlers = plan.handlers
         self._rng = rng
         self.calm = False
-        """Nothing fails any more, and calls that hang return."""
+        """Nothing fails any more, and hanging calls return."""
         self.wall_ms: Callable[[], int] = lambda: 0
         """The simulated time in milliseconds since 1970; set by the simulation."""
         self.commits_fail = False
@@ -68,7 +68,7 @@ class FaultPlan:
         return self.calm
 
     def ending(self, call: SimulatedCall) -> Exception | None:
-        """Return what a call raises, None where it returns."""
+        """Return what a call raises; None if it returns."""
         if self.calm:
             return None
         if self.outage or call.record.poison:
@@ -88,7 +88,7 @@ class FaultPlan:
         return None
 
     def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
-        """Return each record's result of a batch handler's call, None where it is done.
+        """Return each record's error in a batch handler's call; None if it is done.
 
         Some calls fail as a whole; the others report the failed records one by one.
         """

@@ -1,7 +1,7 @@
 """The history of a simulation: every record and assignment, and each broken promise.
 
-It knows what crosses the borders, not the Engine's state. Calls, copies and commits have watches,
-which judge by it.
+It knows what crosses the borders, not the Engine's state. Watches of calls, copies and commits
+judge by it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BeginWatch = Callable[[Tenure, Tenure | None, CommittedOffset], None]
 
 
 class SimulationHistory:
-    """Everything that happened, and what was wrong with it. Owner: one thread."""
+    """Everything that happened, and each broken promise. Owner: one thread."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SimulationHistory:
         """The existing retry topics."""
         self.violations: list[str] = []
         self.trace: list[str] | None = None
-        """What happened, in words; None where nobody reads it."""
+        """What happened, in words; None if nobody reads it."""
         self.events: list[Event] = []
         self.ledgers: dict[FakeLog, LogLedger] = {}
         self.catch_up: Callable[[], None] = lambda: None
@@ -54,7 +54,8 @@ class SimulationHistory:
         self._tenures: dict[Partition, Tenure] = {}
         self._latest: dict[tuple[Member, TopicPartition], Tenure] = {}
         self._again: set[tuple[Member, TopicPartition]] = set()
-        """Partitions that a member begins again after an aborted transaction: nothing has ended."""
+        """Partitions that a member begins again after an aborted transaction: no process has
+        ended."""
         self._known_partitions: dict[str, int] = {}
         """How many partitions each topic had when the group first committed something."""
         self._out_of_range: set[tuple[Member, TopicPartition]] = set()
@@ -63,7 +64,7 @@ class SimulationHistory:
         """
 
     def record(self, text: str) -> None:
-        """Record what happens; callers check ``trace`` before they format."""
+        """Record an event; callers check ``trace`` before they format the text."""
         if self.trace is not None:
             self.trace.append(f"{self.now():9.4f} {text}")
 
@@ -75,7 +76,7 @@ class SimulationHistory:
     # ---- records
 
     def ledger(self, log: FakeLog) -> LogLedger:
-        """Return what is known of a log."""
+        """Return the ledger of a log."""
         ledger = self.ledgers.get(log)
         if ledger is None:
             ledger = self.ledgers[log] = LogLedger(log)
@@ -126,7 +127,7 @@ class SimulationHistory:
             record.excused = record.excused or offset not in there
 
     def cut(self, log: FakeLog, end: int) -> None:
-        """Record a truncation from ``end``: offsets from the new end on are reused."""
+        """Record a truncation: offsets from the new end up to ``end`` are used again."""
         ledger = self.ledger(log)
         ledger.excused_below = max(ledger.excused_below, end)
         ledger.records = {o: each for o, each in ledger.records.items() if o < log.end}
@@ -148,14 +149,14 @@ class SimulationHistory:
         return self.tenure_of(member, partition)
 
     def tenure_of(self, member: Member, partition: Partition) -> Tenure:
-        """Return what is known of one of the Engine's assignments."""
+        """Return the record of one of the Engine's assignments."""
         tenure = self._tenures.get(partition)
         if tenure is None:
             tenure = self._begin(member, partition)
         return tenure
 
     def latest(self, member: Member, name: TopicPartition) -> Tenure | None:
-        """Return the last assignment that a member had of a partition, given up or not."""
+        """Return a member's last assignment of a partition, released or not."""
         return self.tenure(member, name) or self._latest.get((member, name))
 
     def _begin(self, member: Member, partition: Partition) -> Tenure:
@@ -187,15 +188,15 @@ class SimulationHistory:
         return tenure
 
     def begins_again(self, member: Member, names: Iterable[TopicPartition]) -> None:
-        """Record that a member reads partitions again by itself."""
+        """Record that a member itself begins partitions again."""
         self._again.update((member, name) for name in names)
 
     def given_up(self, member: Member, names: Iterable[TopicPartition]) -> None:
-        """Record that a member gives partitions up for good."""
+        """Record that a member releases partitions for good."""
         self._again.difference_update((member, name) for name in names)
 
     def sought(self, member: Member, name: TopicPartition, offset: int) -> None:
-        """Record that a member continues to read elsewhere."""
+        """Record that a member continues to read at another offset."""
         if self.trace is not None:
             self.record(f"{member} seeks {name} to {offset}")
         if member.source.is_out_of_range(name):
@@ -205,7 +206,7 @@ class SimulationHistory:
                 self.excuse(self.ledger(self.broker.log(*name)), offset, "latest")
 
     def _only_others_committed(self, topic: str) -> bool:
-        """Return whether no commit of a topic carries its number of partitions."""
+        """Return whether no commit of a topic records its number of partitions."""
         group, count = self.broker.group(GROUP), self.broker.topics.partitions(topic)
         found = (group.committed(TopicPartition(topic, partition)) for partition in range(count))
         return all(decode(each.metadata) is None for each in found)
@@ -249,11 +250,11 @@ class SimulationHistory:
         )
 
     def is_member(self, member: Member) -> bool:
-        """Return whether the group counts a member, or has thrown it out."""
+        """Return whether the group still counts a member or has evicted it."""
         return self.broker.group(GROUP).has(member.source)
 
     def lane_of(self, message: Message) -> Lane | None:
-        """Return a record's lane; None where it has no order to keep."""
+        """Return a record's lane; None if it is unordered."""
         ordering = self.plan.engine.ordering
         if ordering == "partition":
             return "partition"
@@ -278,7 +279,7 @@ class SimulationHistory:
         result: Result,
         attempt: int = 1,
     ) -> None:
-        """Record for the guarantees that a call has ended, or a record after or without one."""
+        """Record for the guarantees that a call or a record has ended."""
         place = (self.topic_of(ledger), tenure.name.partition, offset)
         text = None if lane is None else str(lane)
         self.events.append(Ended(str(tenure.member), *place, text, self.now(), result, attempt))

@@ -61,8 +61,9 @@ class LadderTopics:
     def read_by(self, levels: Sequence[Level]) -> dict[str, RetryTopicLevel]:
         """Return the retry topics that a member with these levels must read now.
 
-        Follows a real worker: the topics of its levels, those of others while the group has
-        unfinished records in them, and those that redriven and replayed records enter.
+        These are the same as for a real worker: the topics of its levels, those of other levels
+        while the group has unfinished records in them, and those that redriven and replayed records
+        enter.
         """
         return {
             topic: retry_level

@@ -1,4 +1,4 @@
-"""What a simulation knows of each record, log and assignment, independent of the Engine."""
+"""What a simulation knows about each record, log and assignment, independent of the Engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Lane = Hashable
 
 
 class Member(Protocol):
-    """What the watches read from a simulated member. It is hashed by identity."""
+    """The view that watches have of a simulated member. It is hashed by identity."""
 
     dead: bool
     slices_out: int
@@ -81,7 +81,7 @@ class KnownRecord:
         self.ledger = ledger
         self.message = message
         self.hop = hop
-        """Its origin, and its earlier failures."""
+        """Its origin and its earlier failures."""
         self.first: KnownRecord = self if copy_of is None else copy_of.first
         """The record of the source topic that this is a copy of, over all hops."""
         self.redrives: int = _redrives(message) if copy_of is None else copy_of.redrives
@@ -96,11 +96,11 @@ class KnownRecord:
         self.called = False
         """A call for it has begun."""
         self.handled = False
-        """Some assignment gave it a final outcome."""
+        """An assignment has given it a final outcome."""
         self.reborn = message.offset() < ledger.excused_below
         """Its offset was another record's before the log was cut, and the two look the same."""
         self.excused = self.reborn
-        """Nobody has to handle it: the log lost it, or a rule or an administrator skipped it."""
+        """It need not be handled: the log lost it, or a rule or an administrator skipped it."""
 
 
 class LogLedger:
@@ -112,7 +112,7 @@ class LogLedger:
         self.log = log
         self.records: dict[int, KnownRecord] = {}
         self.durable: set[int] = set()
-        """Offsets that the group's committed offset and metadata declare finished."""
+        """Offsets that are finished according to the group's committed offset and metadata."""
         self.doubtful: set[int] = set()
         """Formerly durable offsets: the log was cut below the end of their ranges."""
         self.entry: Commit | None = None
@@ -137,7 +137,7 @@ class LogLedger:
 
 @frozen
 class LostAssignment:
-    """What a member knew when it lost a partition."""
+    """A member's knowledge of a partition when it lost it."""
 
     at: float
     finished: set[int]
@@ -185,9 +185,10 @@ class Tenure:
         self.restarted = False
         """It begins below the committed offset: the log was cut, or recreated."""
         self.durable = set(ledger.durable)
-        """What was finished and committed when it began."""
+        """The offsets that were finished and committed when it began."""
         self.kept: set[int] = set()
-        """What this member had finished when it lost the partition, and may still count."""
+        """The offsets that this member had finished when it lost the partition, if they may still
+        count."""
         self.never_again: set[int] = set()
         """Those of ``kept`` that must not be called again."""
         self.entry = ledger.entry
@@ -209,7 +210,7 @@ class Tenure:
         self.deaths: dict[int, int] = {}
         """How often a slot's process died with this record alone in progress."""
         self.last_failures: dict[int, tuple[float, Exception | None, int]] = {}
-        """When the last call of a record failed, with what, and how many had not been charged."""
+        """When a record's last call failed, its error, and how many calls had not been charged."""
         self.leaving: set[int] = set()
         """Offsets whose attempts are spent: their copies may be written."""
         self.lines: dict[Lane, deque[int]] = {}
@@ -222,11 +223,11 @@ class Tenure:
         return not member.dead and member.engine.partitions.get(self.name) is self.partition
 
     def is_over(self, offset: int) -> bool:
-        """Return whether a record needs nothing more in this assignment."""
+        """Return whether nothing more happens to a record in this assignment."""
         return offset in self.final or offset in self.durable or offset in self.kept
 
     def spared(self, offset: int) -> int:
-        """Return how many calls of a record the breaker has not charged, while the Engine knows."""
+        """Return how many calls of a record the breaker spared; 0 if the record is over."""
         partition = self.partition
         records = self.member.engine.failed_records.of(partition)
         failed = records.get(partition.window.offsets.seq_of(offset))
@@ -237,7 +238,7 @@ HOLD_MS = 300.0
 
 
 class TurnKind(Enum):
-    """What happens to a record at its turn; it is the same wherever the record is delivered."""
+    """What happens to a record at its turn, the same wherever it is delivered."""
 
     HOLD = "hold"
     LEAVE = "leave"
@@ -254,7 +255,7 @@ def kind_of(hop: Hop, share: float) -> TurnKind | None:
 
 
 def due_ms(record: KnownRecord) -> float:
-    """Return until when a record is held, if it is."""
+    """Return until when a record is held; None if it is not."""
     return record.written_ms + HOLD_MS
 
 
@@ -270,7 +271,7 @@ class SimulatedCall:
         self.lane = lane
         self.attempt = attempt
         self.batch: str | None = None
-        """Names the batch, where a batch handler is called."""
+        """The batch's number, if a batch handler is called."""
         self.at_turn = False
         """No handler is called: a rule ends the record at its turn."""
 

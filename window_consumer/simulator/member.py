@@ -1,7 +1,7 @@
 """A simulated member: the real poll loop and Engine on one thread, in a controlled world.
 
 Where the poll loop would wait, the simulation continues instead. So everything that can happen
-while a real one waits happens here, too.
+while a real poll loop waits happens here, too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SILENT.setLevel(logging.CRITICAL + 1)
 
 
 class MemberCallLog(CallLog):
-    """The lines about a member's calls, which reports outlived ones to the history."""
+    """A member's log of its calls, which reports outlived calls to the history."""
 
     def __init__(self, log: LimitedLog, member: SimulatedMember, watch: CallWatch):
         super().__init__(log, lambda _, key: key, "")
@@ -61,7 +61,7 @@ class MemberCallLog(CallLog):
         self._watch = watch
 
     def outlived(self, calls: Iterable[Outlived]) -> None:
-        """Record calls that continue although their partition was given up."""
+        """Record calls that continue although their partition was released."""
         calls = list(calls)
         self._watch.reported(self._member, calls)
         super().outlived(calls)
@@ -122,14 +122,14 @@ class Completions(SimpleQueue[Any]):
         return not self._items
 
     def _check_late(self) -> None:
-        """Check the last item's effect: asking for the next one means it was processed."""
+        """Check the last item's effect: it was processed if the next one is requested."""
         if self._before is not None and self._before != self._member.impression():
             self._member.scene.history.violate(f"{self._member}: a late result changed something")
         self._before = None
 
 
 def _partition_of(item: object) -> Partition | None:
-    """Return the assignment that a report is about, None where it is about none."""
+    """Return the assignment that a report is about; None if it is about none."""
     if isinstance(item, Slice):
         return item.partition
     if isinstance(item, Published):
@@ -138,7 +138,7 @@ def _partition_of(item: object) -> Partition | None:
 
 
 class WatchedStartOffsets(CommittedStartOffsets):
-    """Where a member's partitions begin; reports to the history which begin again."""
+    """Finds where a member's partitions begin; reports to the history those that begin again."""
 
     def begin_again(self, names: Sequence[TopicPartition]) -> None:
         """See StartOffsets."""
@@ -163,7 +163,7 @@ class SimulatedMember:
         self.scene = scene
         self.dead = False
         self.on_stack = False
-        """It is waiting now, and cannot take another turn."""
+        """It is waiting now and cannot take another turn."""
         self.source = WatchedSource(scene)
         self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
         self.sink = (
@@ -258,7 +258,7 @@ class SimulatedMember:
         return SeparateWrites(self.source, Publisher(self.name, sink, self.completions), copy_of)
 
     def find_topics(self) -> list[str]:
-        """Return the topics to read, as a real worker finds them periodically."""
+        """Return the topics to read, which a real worker finds periodically."""
         read = self.scene.ladder.read_by(self.rules.retry.levels)
         self.retry_levels.update(read)
         return [*self.scene.plan.sources, *read]
@@ -270,11 +270,11 @@ class SimulatedMember:
 
     @property
     def is_captive(self) -> bool:
-        """Whether it waits within a rebalance or a stop, where nobody else drives it."""
+        """Whether it waits within a rebalance or a stop, during which nothing else drives it."""
         return self.source.in_callback or self.loop.phase is Phase.DRAINING
 
     def turn(self) -> bool:
-        """Take one turn of the poll loop; return False if it had to stop, and has stopped."""
+        """Take one turn of the poll loop; return False if it had to stop."""
         self.on_stack = True
         try:
             if self.scans is not None:
@@ -308,7 +308,7 @@ class SimulatedMember:
         self._end()
 
     def kill(self) -> None:
-        """End abruptly; the group does not know it yet."""
+        """End abruptly; the group does not notice it yet."""
         self.scene.history.record(f"{self} is killed")
         self.source.die()
         self._end()
@@ -325,7 +325,7 @@ class SimulatedMember:
     def impression(self) -> tuple[object, ...]:
         """Return the state that a late result must not change.
 
-        Copies that have become due meanwhile may enter the window.
+        Copies that have become due in the meantime may enter the window.
         """
         counted = attrs.asdict(self.engine.counters)
         del counted["late"]

@@ -1,4 +1,4 @@
-"""Parking in a simulation: the ladders of a member, and a witness of its rule."""
+"""Parking in a simulation: the ladders of a member and a witness of its rule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from window_consumer.testing.events import DeadLettered
 
 @frozen(eq=False)
 class SimulatedParking(Observer):
-    """The ladders of one member, and a witness of its rule. Owner: one thread."""
+    """The ladders of one member and a witness of its rule. Owner: one thread."""
 
     member: Member
     history: SimulationHistory
@@ -33,7 +33,7 @@ class SimulatedParking(Observer):
     find_topics: Callable[[], Sequence[str]]
     """Returns the topics that the member reads."""
     order: Mapping[tuple[TopicPartition, int], int]
-    """When each copy was written: so many were before. Those that are put back are missing."""
+    """How many copies were written before each copy. Those that were put back are missing."""
 
     def park(self, partition: Partition, message: Message) -> CopyTo:
         """Return the copy of a record for its park topic."""
@@ -109,7 +109,7 @@ class SimulatedParking(Observer):
         slice_: Slice | None,
         now: float,
     ) -> None:
-        """Record the records of the source whose copies are in the ladder, as if acked now."""
+        """Record the source's records whose copies are in the ladder, as if they were acked now."""
         del slice_, now
         if outcome is Outcome.PARKED:
             history = self.history
@@ -121,7 +121,7 @@ class SimulatedParking(Observer):
                 history.events.append(DeadLettered(*place, message.offset()))
 
     def _check_copy(self, tenure: Tenure, message: Message) -> None:
-        """Check that the ladder has, or had, a copy of a record that ends without a new one."""
+        """Check that the ladder has or had a copy of a record that ends without a new one."""
         history = self.history
         record = history.record_of(tenure, message)
         copies = (

@@ -1,4 +1,4 @@
-"""A schedule: what a seed decides in advance of the configuration, the logs and the faults."""
+"""A schedule: what a seed decides in advance about the configuration, the logs and the faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Handlers:
     skips: float
     later: float
     leaves: float
-    """Not called at all: expired, or without a handler."""
+    """Records that are not called: expired, or without a handler."""
     hangs: float
     """Calls that last until the faults are over."""
     slow: float
@@ -50,7 +50,7 @@ class Handlers:
     returns: float = 0.0
     """The share of successful calls that return records to produce."""
     refused: float = 0.15
-    """The share of those whose last result is refused for good."""
+    """The share of these calls whose last result is permanently refused."""
     turns: float = 0.0
     """Records that a rule holds, finishes or lets leave at their turn."""
 
@@ -62,7 +62,7 @@ class RedrivePlan:
     batch_records: int = 4
     max_redrives: int = 3
     entry_limit: int = 100_000
-    """The largest record that the entry topics take."""
+    """The largest record that the entry topics accept."""
     killed: float = 0.0
     """The share of steps at which the process ends."""
 
@@ -112,7 +112,7 @@ QUIET_WEIGHTS: dict[Action, float] = {
 }
 
 QUIET = frozenset(QUIET_WEIGHTS)
-"""With these actions alone, only handlers cause trouble."""
+"""The actions of schedules in which only handlers cause trouble."""
 
 
 @frozen
@@ -132,12 +132,12 @@ class SchedulePlan:
     members: int
     max_value: int
     copy_limit: int
-    """The largest record that the dead-letter topics take."""
+    """The largest record that the dead-letter topics accept."""
     pace_s: float
     """How much time passes in a step, on average."""
     handlers: Handlers
     waits_s: tuple[float, ...] = (0.001, 0.02, 0.2, 1.0, 20.0)
-    """How long everything may stand still."""
+    """How long everything may be frozen."""
     wider: int = 0
     """How many more partitions retry topics have than their sources."""
     strays: float = 0.0
@@ -145,22 +145,22 @@ class SchedulePlan:
     calm_step_s: float = 0.3
     """How much time passes in a round without a fault."""
     values: tuple[bytes, ...] = ()
-    """The records' values; invented where there are none."""
+    """The records' values; invented if there are none."""
     actions: tuple[Action, ...] = ()
     weights: tuple[float, ...] = field(factory=tuple)
     """Cumulative weights of ``actions``."""
     redriving: RedrivePlan = field(factory=RedrivePlan)
     replaying: ReplayPlan = field(factory=ReplayPlan)
     parking: ParkLimits = field(factory=ParkLimits)
-    """How much is parked, where the Engine's rules say so."""
+    """The limits of parking, if the Engine's rules say ``park``."""
     follows: bool = False
     """Records behind a dead head of their key follow it to the dead letters."""
     deaths: float | None = None
-    """The share of a slot's steps at which its process dies; None where slots are no processes."""
+    """The share of a slot's steps at which its process dies; None if slots are not processes."""
 
     @property
     def repeats(self) -> bool:
-        """Whether what is not finished is delivered again."""
+        """Whether unfinished records are delivered again."""
         return self.engine.delivery is not DeliveryMode.AT_MOST_ONCE
 
     @property
@@ -177,14 +177,14 @@ class SchedulePlan:
 _REPEATING: frozenset[Action] = frozenset(
     {"move_offset", "cut", "remake", "levels", "redrive", "replay"}
 )
-"""What makes records come again whatever was committed, and what needs retry topics."""
+"""Actions that make records come again whatever was committed, or that need retry topics."""
 
 
 def fitted(plan: SchedulePlan) -> SchedulePlan:
-    """Return a schedule with what its delivery guarantee promises something about."""
+    """Return the schedule without events that its delivery guarantee promises nothing about."""
     if plan.is_transactional:
-        # The watches do not see that a broker refuses a record of a transaction, and after a log
-        # was cut, a record may be read again whose output is in the open one.
+        # The watches do not see when a broker refuses a record of a transaction. After a log was
+        # cut, a record whose output is in the open transaction may be read again.
         handlers = evolve(plan.handlers, refused=0.0)
         return _without(evolve(plan, handlers=handlers, copy_limit=100_000), frozenset({"cut"}))
     if plan.repeats:

@@ -1,7 +1,7 @@
 """Draws schedules from random numbers.
 
 Everything is small: windows of a few records, budgets of a few bytes, retries of some milliseconds.
-Bugs that need a full window of 16,000 records are found with one of six.
+A window of six records reveals the bugs of a full window of 16,000.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ _NOW_AND_THEN: dict[Action, float] = {
     "weather": 2.0,
     "redrive": 5.0,
 }
-"""A schedule has about half of these, so that some are quiet enough to go far."""
+"""A schedule has about half of these, so that some schedules are quiet enough to get far."""
 
 _WITH_BATCHES = 0.2
 """The share of schedules with batch handlers."""
 
 _WITH_COROUTINES = 0.3
-"""The share of the others with calls that can be interrupted."""
+"""The share of the other schedules in which calls can be interrupted."""
 
 _WITH_CHILDREN = 0.4
-"""The share of both with processes as slots, which die."""
+"""The share of both kinds in which slots are processes, which die."""
 
 DEATHS = (0.0, 0.003, 0.03)
-"""Shares of steps at which processes die without a cause."""
+"""Shares of steps at which processes die for no reason."""
 
 _CLIMBING = 0.25
-"""The share of schedules about records that fail and wait in retry levels."""
+"""The share of schedules whose subject is records that fail and wait in retry levels."""
 
 _FOR_CLIMBING: dict[Action, float] = {
     "turn": 70.0,
@@ -77,7 +77,7 @@ _FOR_CLIMBING: dict[Action, float] = {
     "levels": 2.0,
     "rebalance": 2.0,
 }
-"""In those, much is done and little is disturbed."""
+"""These have much work and few disturbances."""
 
 
 _SHARED = 0.15
@@ -111,7 +111,7 @@ def draw(rng: Random) -> SchedulePlan:
 
 
 def _fake_processes(rng: Random, plan: SchedulePlan) -> SchedulePlan:
-    """Make slots processes, which die without a cause or of some records."""
+    """Make slots processes, which die for no reason or of some records."""
     engine = plan.engine
     deadly = 0.0 if engine.retry.when_spent == "stop" else rng.choice((0.0, 0.05, 0.2))
     return evolve(
@@ -197,7 +197,7 @@ def _paced(rng: Random, plan: SchedulePlan) -> SchedulePlan:
 
 
 def _fair(rng: Random) -> FairRules:
-    """Let records of few classes share the slots: those of a key may have several."""
+    """Let records of a few classes share the slots; the records of a key may have several."""
     kinds, by_key = rng.choice((1, 2, 3)), rng.random() < 0.5
 
     def name_of(_topic: str, message: Message) -> str | None:
@@ -248,7 +248,7 @@ def _engine(rng: Random) -> EngineRules:
         commit_interval_s=rng.choice((0.0, 0.02, 0.5)),
         hover_s=rng.choice((0.5, 30.0)),
         breaker=BreakerRules(
-            # Expiry of calls is left out: it only takes time.
+            # Without expiry of calls, which would only take time.
             window_s=1e6,
             min_calls=rng.randint(2, 6),
             cool_down_s=rng.choice((0.05, 1.0)),

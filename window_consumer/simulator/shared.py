@@ -1,4 +1,4 @@
-"""What the members of a simulation share, and their clients, which report to the watches."""
+"""The shared parts of a simulation's members, and their clients, which report to the watches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from window_consumer.testing.fakes.source import FakeSource
 
 
 class SharedSimulation:
-    """What the members of one simulation share. Owner: one thread."""
+    """The shared parts of one simulation's members. Owner: one thread."""
 
     def __init__(self, plan: SchedulePlan, rng: Random, subject: SystemUnderTest):
         self.plan = plan
@@ -49,7 +49,7 @@ class SharedSimulation:
         self.audit = AuditWatch(self.history)
 
     def output_watch(self, copy: Copy) -> CopyWatch | ResultWatch:
-        """Return who watches a copy, or a result."""
+        """Return the watch of a copy or a result."""
         return self.results if copy.topic in RESULT_TOPICS else self.copies
 
     def _record_of(self, copy: Copy) -> tuple[Tenure, int]:
@@ -87,11 +87,11 @@ class WatchedSource(FakeSource):
         self._scene.history.given_up(self.owner, names)
 
     def begins_again(self, names: Sequence[TopicPartition]) -> None:
-        """Report that the member reads partitions again by itself."""
+        """Report that the member itself begins partitions again."""
         self._scene.history.begins_again(self.owner, names)
 
     def record_assignment(self) -> None:
-        """Show the history what the Engine has been assigned."""
+        """Report the Engine's new assignments to the history."""
         for name in self.held:
             self._scene.history.tenure(self.owner, name)
 
@@ -106,7 +106,7 @@ class WatchedSource(FakeSource):
         return super().commit_now(commits, timeout_s)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
-        """Continue reading elsewhere."""
+        """Continue reading at another offset."""
         self._scene.history.sought(self.owner, name, offset)
         super().seek(name, offset)
 
@@ -125,7 +125,7 @@ class WatchedSink(FakeSink):
         super().write(copy, watch.writing(self.owner, copy, on_delivery))
 
     def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
-        """Append it, and report it to the history."""
+        """Append it and report it to the history."""
         message = super().append(name, copy)
         self._scene.output_watch(copy).written(name, copy, message)
         return message

@@ -104,7 +104,7 @@ class Simulation:
             self.broker.evict(member.source)
 
     def settle(self) -> None:
-        """Let every member do what it can without a fault."""
+        """Let every member do its work without a fault."""
         for member in list(self.members):
             for _ in range(200):
                 if member.slots.idle or member.dead:
@@ -165,13 +165,13 @@ class Simulation:
     def _wait(self) -> None:
         self.clock.advance(self.rng.choice(self.plan.waits_s))
         if self.rng.random() < 0.7:
-            # Mostly, real members would have taken many turns meanwhile; otherwise they were
+            # Usually real members would have taken many turns in the meantime; otherwise they were
             # frozen.
             for member in self.members:
                 member.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
 
     def start(self) -> None:
-        """Start a member where one is missing."""
+        """Start a member if one is missing."""
         if len(self.members) < self._most_members:
             self._born += 1
             member = SimulatedMember(f"m{self._born}", self.scene, self.fault_plan, self.pass_time)
@@ -308,7 +308,7 @@ class Simulation:
         self.fault_plan.change()
         self.broker.topics.answering = rng.random() < 0.7
         group = self.broker.group(GROUP)
-        if rng.random() < 0.1 and not self.plan.is_transactional:  # there it stops the worker
+        if rng.random() < 0.1 and not self.plan.is_transactional:  # would stop the worker
             self.scene.commits.metadata_is_cut = True
             group.max_metadata_bytes = rng.choice((45, 64, 100))
         for member in self.members:
@@ -327,7 +327,7 @@ class Simulation:
             self.broker.topics.by_name[topic].max_message_bytes = 10**6
         self.notice_the_dead()
         if self.plan.wider:
-            # With unequal counts, shares differ, and copies may wait until one member has all.
+            # With unequal counts, assignments differ, and copies may wait until one member has all.
             self._most_members = 1
             while len(self.members) > 1:
                 self.stop(self.members[-1])

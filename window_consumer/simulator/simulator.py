@@ -45,7 +45,7 @@ MakeWeather = Callable[[SchedulePlan, Random], FaultPlan]
 
 
 class ViolationError(AssertionError):
-    """A promise was broken; the message says which one, in which schedule, and what led to it."""
+    """A promise was broken; the message says which one, in which schedule, after which events."""
 
     def __init__(self, seed: int, step: int, violations: Sequence[str], trace: Sequence[str]):
         self.seed = seed
@@ -134,13 +134,13 @@ class ScheduleRun:
         return not self._rest()
 
     def _rest(self) -> list[str]:
-        """Return what is not finished, in words."""
+        """Return the unfinished work, in words."""
         group = self.simulation.broker.group(GROUP)
         rest = []
         for log in self._logs(self._read):
             committed = group.committed(log.name).next_offset
             if committed is None and not log.end and log.name.topic not in self.plan.sources:
-                continue  # perhaps nobody has read it: its level came and went
+                continue  # it may never have been read: its level came and went
             if committed != log.end:
                 rest.append(f"{log.name} ends at {log.end}, committed is {committed}")
         for member in self.simulation.members:
@@ -164,7 +164,7 @@ class ScheduleRun:
                     history.violate(f"{ledger.log.name}@{offset} is lost")
         self.simulation.scene.copies.check_dead_letters()
         self.simulation.scene.results.check_results()
-        if self.plan.repeats:  # else a kill loses the counts of what was committed before its call
+        if self.plan.repeats:  # else a kill loses counts of records committed before their calls
             self.simulation.scene.audit.check()
         self.simulation.scene.calls.rate.judge()
         for text in self._broken_guarantees():
@@ -172,7 +172,7 @@ class ScheduleRun:
         self._judge()
 
     def _broken_guarantees(self) -> list[str]:
-        """Return what the guarantees find in the same history by their own rules."""
+        """Return the findings of the guarantees, which check this history by their own rules."""
         history = self.history
         group = history.broker.group(GROUP)
         wanted = {
@@ -205,7 +205,7 @@ def simulate(
     draw: Draw = draw,
     make_fault_plan: MakeWeather = FaultPlan,
 ) -> list[str]:
-    """Run the schedule of a seed; at a broken promise raise ViolationError with its history.
+    """Run the schedule of a seed; raise ViolationError with its history at a broken promise.
 
     ``steps`` replaces the drawn length. With ``tell`` it returns what happened, line by line.
     ``draw`` makes a schedule from random numbers, ``make_fault_plan`` decides how its calls end,
@@ -217,7 +217,7 @@ def simulate(
     except ViolationError:
         if tell:
             raise
-        # Repeat it with a trace: tracing always would cost more than everything else.
+        # Repeat it with a trace: tracing every run would cost more than everything else.
         again = ScheduleRun(seed, subject, tell=True, draw=draw, make_fault_plan=make_fault_plan)
         again.go(steps)
         raise
@@ -225,7 +225,7 @@ def simulate(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run schedules from the command line; return 1 where a promise was broken."""
+    """Run schedules from the command line; return 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m window_consumer.simulator.simulator")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="run one schedule and tell what happens")

@@ -25,7 +25,7 @@ _FAULTS = (
     Fault("SimulatedError", "made to fail", "no stack", "00"),
     Fault("SimulatedError", f"made to fail {_LONG}" * 500, f"a frame {_LONG}\n" * 900, "01"),
 )
-"""Copies must bound the texts about a failure."""
+"""These texts check that copies limit the texts about a failure."""
 
 
 class Handler(Protocol):
@@ -38,10 +38,10 @@ class Handler(Protocol):
         """Return whether long calls must end now."""
 
     def ending(self, call: SimulatedCall) -> Exception | None:
-        """Return what a call raises, None where it returns."""
+        """Return what a call raises; None if it returns."""
 
     def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
-        """Return each record's result of a batch handler's call, None where it is done."""
+        """Return each record's error in a batch handler's call; None if it is done."""
 
     def returns(self, call: SimulatedCall) -> tuple[int, str]:
         """Return how many results a call returns, and why the last is refused for good."""
@@ -65,7 +65,7 @@ class SteppedSlots:
         *,
         ends: bool = False,
     ):
-        """``ends``: calls can be ended, as they are coroutines."""
+        """``ends``: calls can be ended because they are coroutines."""
         self.slots = slots
         self._handler = handler
         self._ends = ends
@@ -208,7 +208,7 @@ class SteppedSlots:
         self.dying = True
 
     def _conclude(self, slice_: Slice, message: Message, call: SimulatedCall) -> bool:
-        """Record how a call ends; return whether its lane waits for it."""
+        """Record how a call ends; return whether its lane waits for the record."""
         if slice_ in self._ending:
             error = self._ending.pop(slice_)
             if error is None:
@@ -230,7 +230,7 @@ class SteppedSlots:
         return count > 0
 
     def _last(self, call: SimulatedCall, slice_: Slice) -> Iterator[None]:
-        """Let a call last; one asked to end does, unless it ignores that."""
+        """Let a call last; a call that was asked to end does so unless it ignores that."""
         handler = self._handler
         steps = handler.steps(call)
         while steps and not handler.must_end():

@@ -1,4 +1,4 @@
-"""The logs of a simulation's sources: what is written to them, and what is lost of them."""
+"""The logs of a simulation's sources: records are written to them and lost from them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from window_consumer.simulator.shared import SharedSimulation
 from window_consumer.testing.fakes.log import FakeLog
 
 MOST_DEADLY = 3
-"""The most records that end their process: each ends a handful of them."""
+"""The most records that end their process: each of them ends several processes."""
 
 _FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\u4e16")
-"""Metadata of commits that others have made."""
+"""Metadata of commits that other clients made."""
 
 
 class SourceLogs:
@@ -54,7 +54,7 @@ class SourceLogs:
         if self._rng.random() < 0.7:
             return ()
         if self._rng.random() < 0.3:
-            # A producer's repeated headers, and records redriven elsewhere.
+            # Repeated headers from a producer, and records redriven elsewhere.
             return ((names.TAGS, b"a"), (names.TAGS, b"b"), (names.REDRIVES, b"1"), (names.ID, b""))
         return (
             ("trace", b"1"),
@@ -90,7 +90,7 @@ class SourceLogs:
         self._history.record(f"{log.name} begins at {log.start} now")
 
     def truncate(self) -> None:
-        """Cut off a log's last records, whose offsets are used again."""
+        """Cut off a log's last records; their offsets are used again."""
         log = self._any()
         end = log.end
         self._scene.audit.tampered.add(log.name.topic)

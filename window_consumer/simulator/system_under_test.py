@@ -34,7 +34,7 @@ MakeCopy = Callable[[FailedRecord, CopyOrigin, Target, float], Copy]
 MakeRedrive = Callable[..., Redrive]
 MakeReplay = Callable[..., Replay]
 Remaining = Callable[[LastRun, Mapping[TopicPartition, Span]], Ranges]
-"""Returns what is left of a replay that was cut short."""
+"""Returns the rest of an interrupted replay."""
 
 
 MakeParking = Callable[..., Parking]
@@ -61,4 +61,4 @@ class SystemUnderTest:
     make_parking: MakeParking = Parking
     make_scans: MakeScans = LadderScans
     make_audit: MakeAudit | None = None
-    """None keeps no audit: searches for other bugs are faster without."""
+    """None keeps no audit: searches for other bugs are faster without it."""

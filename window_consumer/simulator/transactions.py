@@ -1,4 +1,4 @@
-"""A simulated member's transactions: they end some steps after they were frozen, or never."""
+"""A simulated member's transactions, which end some steps after they were frozen, or never."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class CommittedRecords(FakeSink):
 class SimulatedTransactions(FakeTransactions):
     """The sink and the transactions of one member. Owner: one thread.
 
-    What is written counts as answered at once, and is visible with its transaction. Where the
-    broker's answer is lost, the transaction is aborted.
+    Writes count as answered at once, and become visible with their transaction. If a broker's
+    answer is lost, the transaction is aborted.
     """
 
     def __init__(self, scene: SharedSimulation, wait: Callable[[float], None]):
@@ -52,7 +52,7 @@ class SimulatedTransactions(FakeTransactions):
 
     @property
     def unanswered(self) -> int:
-        """How many records are in no committed transaction, and whether one is being ended."""
+        """How many records are in no committed transaction, and whether a transaction is ending."""
         return len(self._written) + (self._ending is not None)
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
@@ -76,7 +76,7 @@ class SimulatedTransactions(FakeTransactions):
         self._ending = ending
 
     def serve(self, timeout_s: float = 0.0, at_most: int | None = None) -> None:
-        """End the transaction that is being ended."""
+        """Complete the transaction that is ending."""
         del timeout_s, at_most
         ending, self._ending = self._ending, None
         if ending is None:
@@ -90,9 +90,9 @@ class SimulatedTransactions(FakeTransactions):
         self._lost.clear()
 
     def take(self, timeout_s: float) -> TransactionEnd | None:
-        """Return what has ended; the simulation continues while nothing has.
+        """Return the transactions that have ended; the simulation continues while none has.
 
-        A cancelled transaction ends in any case, as the brokers bound its time.
+        A cancelled transaction ends in any case, because the brokers limit its time.
         """
         if timeout_s and not self._ended:
             if self._ending is not None and self._ending.is_cancelled:

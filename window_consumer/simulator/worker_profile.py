@@ -1,8 +1,8 @@
 """Schedules with the rules of a user's worker: its order, its windows, its ladder.
 
-Everything else is drawn: records, keys, failures, rebalances, crashes, refused commits. Half of the
-schedules shrink the windows to a few records and bytes, because a window of 16,000 records never
-fills up, and the bugs of full windows would stay hidden.
+Everything else is random: records, keys, failures, rebalances, crashes, refused commits. Half of
+the schedules shrink the windows to a few records and bytes: a window of 16,000 records never fills
+up, so the bugs of full windows would stay hidden.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from window_consumer.simulator.schedule_builder import DEATHS, draw
 from window_consumer.simulator.simulator import ROUNDS
 
 MAX_SLOTS = 16
-"""More slots do nothing more in a schedule of some hundred steps."""
+"""The most slots: more make no difference in a schedule of a few hundred steps."""
 
 _LONGEST_WAITS = 10
-"""How many of the longest waits in a row fit into the end of a schedule."""
+"""How many of the longest waits, in a row, fit into the end of a schedule."""
 
 
 @frozen
 class Likeness:
-    """What a schedule takes from a worker's configuration."""
+    """The parts of a worker's configuration that a schedule uses."""
 
     engine: EngineRules
     revoke_timeout_s: float
@@ -43,9 +43,9 @@ class Likeness:
     on_no_offset: OnNoOffset = "earliest"
     on_out_of_range: OnOutOfRange = "earliest"
     values: tuple[bytes, ...] = ()
-    """The records' values, where handlers are called."""
+    """The records' values if handlers are called."""
     has_children: bool = False
-    """Its slots are processes, which die."""
+    """Its slots are processes, which may die."""
 
     def draw(self, rng: Random) -> SchedulePlan:
         """Draw a schedule for the worker."""
@@ -57,7 +57,7 @@ class Likeness:
         deaths = DEATHS[rng.randrange(len(DEATHS))] if self.has_children else None
         handlers = drawn.handlers
         if engine.retry.when_spent == "stop":
-            handlers = attrs.evolve(handlers, deadly=0.0)  # somebody would have to fix them
+            handlers = attrs.evolve(handlers, deadly=0.0)  # a person would have to fix them
         plan = attrs.evolve(
             drawn,
             engine=engine,
@@ -66,7 +66,7 @@ class Likeness:
                 revoke_timeout_s=self.revoke_timeout_s,
                 stop_timeout_s=self.stop_timeout_s,
             ),
-            # A worker that a rule stops at once shows nothing.
+            # A worker that a rule stops at once would test nothing.
             on_no_offset=drawn.on_no_offset if self.on_no_offset == "fail" else self.on_no_offset,
             on_out_of_range=drawn.on_out_of_range
             if self.on_out_of_range == "fail"
@@ -118,14 +118,14 @@ class HandlerFaultPlan(FaultPlan):
         """The same for batch handlers."""
         self._state = state
         self._results = 0
-        """How many records the last call has returned to be produced."""
+        """How many records the last call returned to produce."""
 
     def time_ms(self) -> int:
         """Return the simulated time in milliseconds since 1970."""
         return self.wall_ms()
 
     def ending(self, call: SimulatedCall) -> Exception | None:
-        """Call the handler; return what it raises, None where it returns.
+        """Call the handler; return what it raises; None if it returns.
 
         In the calm at the end, calls succeed without it.
         """
@@ -140,7 +140,7 @@ class HandlerFaultPlan(FaultPlan):
         return None
 
     def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
-        """Call the batch handler; return each record's error, None where it is done.
+        """Call the batch handler; return each record's error; None for records that are done.
 
         A record that was not handled because an earlier one failed gets that one's error.
         """

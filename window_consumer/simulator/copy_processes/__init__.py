@@ -1,1 +1,1 @@
-"""Processes that copy records into the entry topics, beside a simulated group."""
+"""Processes that copy records into the entry topics while a simulated group runs."""

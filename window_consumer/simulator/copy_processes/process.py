@@ -1,4 +1,4 @@
-"""What processes beside the group have in common: time passes, others act, and they are killed."""
+"""The base of processes beside the group: time passes, others act, and they may be killed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _STOPS = 0.05
 
 
 class KilledError(BaseException):
-    """The process is gone: nothing that it would have done happens."""
+    """The process is gone: none of its further steps happen."""
 
 
 class StepClock:
-    """A clock on which time passes for everyone while one waits."""
+    """A clock: while one process waits, time passes for all."""
 
     def __init__(self, scene: SharedSimulation, step: Step):
         self._step = step
@@ -35,7 +35,7 @@ class StepClock:
         self.wall_ms = scene.clock.wall_ms
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, and others act."""
+        """Let time pass and others act."""
         self._scene.clock.advance(seconds)
         self._step()
 
@@ -51,7 +51,7 @@ class CopyProcess:
     """The share of steps at which it ends."""
 
     def may_die(self) -> None:
-        """Die now and then, while there are faults."""
+        """Die now and then while there are faults."""
         if not self.fault_plan.calm and self.scene.rng.random() < self.killed:
             raise KilledError
 
@@ -70,7 +70,7 @@ class CopyProcess:
         return StepClock(self.scene, self.step)
 
     def outcome(self, name: object, run: Callable[[], T]) -> T | None:
-        """Return what a process returns; None if it is killed, gives up, or dies of a bug."""
+        """Return the result of a process; None if it is killed, gives up, or dies of a bug."""
         history = self.scene.history
         try:
             return run()

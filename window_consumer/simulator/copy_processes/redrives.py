@@ -79,7 +79,7 @@ class _Sink(FakeSink):
 
 @frozen
 class _RedriveRequest:
-    """What somebody wants to redrive."""
+    """A request to redrive."""
 
     source: str
     what: str = "all"
@@ -114,7 +114,7 @@ class Redrives:
     def begin(self) -> None:
         """Redrive until the end is reached or the process ends.
 
-        While one runs, start the same a second time beside it.
+        While one runs, the same redrive may be started a second time.
         """
         rng = self._rng
         if self._at_work:
@@ -132,13 +132,13 @@ class Redrives:
         )
 
     def finish(self) -> None:
-        """Redrive what is left when nothing fails any more."""
+        """Redrive the rest once nothing fails any more."""
         for source in self._plan.sources:
             if "redrive" in self._plan.actions:
                 self._watch.check_the_end(self._go(_RedriveRequest(source)))
 
     def _go(self, request: _RedriveRequest) -> WatchedRun:
-        """Run one process until it ends in any way."""
+        """Run one process until it ends, in whatever way."""
         self._begun += 1
         run = WatchedRun(
             f"redrive {self._begun}",
@@ -173,7 +173,7 @@ class Redrives:
         )
 
     def _put_back(self, run: WatchedRun) -> Mapping[TopicPartition, int]:
-        """Do what ``window_consumer.dlq`` does for a redrive; return the progress at the end."""
+        """Redrive as ``window_consumer.dlq`` does; return the progress at the end."""
         scene, process = self._scene, self._process
         rules = run.rules
         known = read_resolved(self._memory.messages, run.topic, rules.topic_id)

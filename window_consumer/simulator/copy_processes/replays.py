@@ -106,7 +106,7 @@ class _EntrySink(FakeSink):
 
 @frozen
 class _ReplayRequest:
-    """What somebody wants to replay; the same again resumes."""
+    """A request to replay; the same request again resumes."""
 
     source: str
     offsets: Mapping[int, int]
@@ -147,7 +147,7 @@ class Replays:
     def begin(self) -> None:
         """Replay until the end is reached or the process ends.
 
-        While one runs, start the same a second time beside it.
+        While one runs, the same replay may be started a second time.
         """
         rng = self._rng
         if self._at_work:
@@ -158,7 +158,7 @@ class Replays:
             self._go(self._drawn(), restart=rng.random() < 0.1)
 
     def finish(self) -> None:
-        """Resume what was cut short when nothing fails any more."""
+        """Resume interrupted replays once nothing fails any more."""
         for request in list(self._cut_short.values()):
             self._go(request, restart=False)
 
@@ -179,7 +179,7 @@ class Replays:
         )
 
     def _go(self, request: _ReplayRequest, *, restart: bool) -> None:
-        """Run one process until it ends in any way."""
+        """Run one process until it ends, in whatever way."""
         self._begun += 1
         process = WatchedReplay(
             f"replay {self._begun}",
@@ -204,7 +204,7 @@ class Replays:
         self._watch.ended(process, is_over=is_over)
 
     def _replay(self, process: WatchedReplay, request: _ReplayRequest) -> bool:
-        """Do what ``window_consumer.replay`` does; return whether all was copied."""
+        """Replay as ``window_consumer.replay`` does; return whether everything was copied."""
         scene, steps = self._scene, self._process
         group = scene.broker.group(process.group)
         group.commit_fault = self._fault_plan.commit_fault

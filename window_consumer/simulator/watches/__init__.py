@@ -1,1 +1,1 @@
-"""What the simulator checks while a schedule runs, one subject each."""
+"""The simulator's checks while a schedule runs, one subject each."""

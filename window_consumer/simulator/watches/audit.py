@@ -1,4 +1,4 @@
-"""Watches the audit: its counts must add up to what became of each record.
+"""Watches the audit: its counts must match the fates of the records.
 
 Counts outlive the members, like a real audit's files. They are compared with the outcome of each
 record, and with the commits sent.
@@ -37,7 +37,7 @@ from window_consumer.simulator.system_under_test import MakeAudit
 
 @define(frozen=True)
 class _Fate:
-    """What became of a record, as an audit has to count it."""
+    """The fate of a record, as an audit must count it."""
 
     tier: CountTier
     size: int
@@ -50,7 +50,7 @@ class _Notes:
 
     place: TopicPartition
     number: int
-    """Later assignments have higher numbers, whoever has them."""
+    """Later assignments have higher numbers, whichever member has them."""
     fates: dict[int, _Fate] = field(factory=dict)
 
 
@@ -70,7 +70,7 @@ class AuditWitness(Observer):
         self._notes[partition] = _Notes(partition.name, self._watch.next_number(), fates)
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
-        """Keep what a lost partition had finished: it may still count."""
+        """Keep the finished records of a lost partition: they may still count."""
         if partition.kept is not None:
             self._kept[partition.kept] = self._notes[partition]
 
@@ -87,11 +87,11 @@ class AuditWitness(Observer):
             self._record(partition, message, outcome)
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - as declared
-        """Record a record that has left."""
+        """Record that a record has left."""
         self._record(failed.partition, failed.message, outcome)
 
     def committing(self, partition: Partition, commit: Commit, now: float) -> None:  # noqa: ARG002 - as declared
-        """Record what a commit covers."""
+        """Record the records that a commit covers."""
         notes = self._notes[partition]
         note = decode(commit.metadata)
         for offset in list(notes.fates):
@@ -107,7 +107,7 @@ class AuditWitness(Observer):
 
 
 class AuditWatch:
-    """Checks at the end what all members have counted. Owner: one thread."""
+    """Checks the counts of all members at the end. Owner: one thread."""
 
     def __init__(self, history: SimulationHistory):
         self._history = history
@@ -119,7 +119,7 @@ class AuditWatch:
         self._born = 0
         self._numbers = 0
         self._covered_by: dict[tuple[TopicPartition, int], int] = {}
-        """The assignment that each fate is from."""
+        """The assignment that each fate comes from."""
 
     def next_number(self) -> int:
         """Return the number of an assignment that begins."""
@@ -210,7 +210,7 @@ class AuditWatch:
                     self._history.violate(f"{what}, but others than those that were")
 
     def _gone(self, place: TopicPartition) -> set[int]:
-        """Return the offsets that the log has lost: a rerun may never have received them."""
+        """Return the offsets that the log has lost: a second run may never have received them."""
         log = self._history.broker.topics.log(place)
         if log is None:
             return set()

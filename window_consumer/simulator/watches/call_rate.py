@@ -22,7 +22,7 @@ _TOLERANCE = 1e-6
 
 
 class RandomConcurrency(AdaptiveConcurrency):
-    """A limiter that changes at random: the bounds must hold whatever it decides."""
+    """A limiter that changes at random: the bounds must hold for every limit."""
 
     def __init__(self, rules: LimitRules, upper: int, rng: Random):
         super().__init__(rules, upper)
@@ -39,7 +39,7 @@ class RandomConcurrency(AdaptiveConcurrency):
 
 
 class CallRateWatch:
-    """Records when slots take records, and judges whether that was too fast."""
+    """Records when slots take records, and judges whether they do so too fast."""
 
     def __init__(self, history: SimulationHistory):
         self._history = history

@@ -1,4 +1,4 @@
-"""Watches which records are called, and when: once more than before, when due, never when over."""
+"""Watches which records are called and when: with the next attempt, when due, never when over."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ class StartWatch:
         self._kept = kept
 
     def claimed(self, tenure: Tenure, offset: int, attempt: int) -> None:
-        """Check a claimed record, which is of no revoked partition, and its backoff is over.
+        """Check that a claimed record's partition is not revoked and its backoff is over.
 
-        When its call begins, the Engine may have released the partition, and what it knew of the
-        record.
+        When its call begins, the Engine may have released the partition and forgotten the record.
         """
         history, place = self._history, f"{tenure.name}@{offset}"
         is_held = tenure.partition.is_assigned or tenure.partition.starts_while_revoked
@@ -63,7 +62,7 @@ class StartWatch:
         self._check_level(call)
 
     def _check_only_call(self, call: SimulatedCall) -> None:
-        """Check that a record is committed before its call, and was not called before."""
+        """Check that a record is committed before its call and was not called before."""
         history, ledger = self._history, call.record.ledger
         place = f"{call.tenure.name}@{call.offset}"
         history.catch_up()
@@ -106,7 +105,7 @@ class StartWatch:
         place = f"{tenure.name}@{call.offset}"
         if note is None or note.suspect != call.offset:
             history.violate(f"{place} is started alone before a commit names it")
-        # An abandoned call may run beside it: a thread cannot be stopped.
+        # An abandoned call may run at the same time: a thread cannot be stopped.
         others = tenure.running - tenure.abandoned
         if others:
             history.violate(f"{place} is not alone: {others} run")
@@ -122,18 +121,18 @@ class StartWatch:
             )
 
     def _has_commit(self, tenure: Tenure) -> bool:
-        """Return whether what is committed is about an assignment."""
+        """Return whether the committed entry belongs to an assignment."""
         history = self._history
         if history.broker.topics.log(tenure.name) is not tenure.ledger.log:
-            return False  # the topic was recreated, and the commits of the old one are gone
-        # If it was evicted, it cannot know it yet, and a new owner may have committed since.
+            return False  # the topic was recreated and the commits of the old one are gone
+        # If it was evicted, it may not know it yet, and a new owner may have committed since.
         return history.is_member(tenure.member)
 
     def _committed(self, tenure: Tenure) -> CommitNote | None:
         return decode(self._history.broker.group(GROUP).committed(tenure.name).metadata)
 
     def _not_before(self, tenure: Tenure, offset: int, attempt: int) -> float:
-        """Return when a record may be called again, after its last failure at the earliest.
+        """Return the earliest time at which a record may be called again after its last failure.
 
         Calls that the breaker did not charge do not make the backoff longer: before any charged
         one it is half of the shortest. A record whose last attempt was charged is called at once

@@ -1,4 +1,4 @@
-"""Watches calls: what begins, what ends how, and what becomes of its record."""
+"""Watches calls: their beginnings and ends, and the fates of their records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from window_consumer.testing.events import Killed, Result, Started
 
 
 class CallWatch:
-    """Receives the calls of all members, and shows them to those who judge. Owner: one thread."""
+    """Receives the calls of all members and passes them to the watches. Owner: one thread."""
 
     def __init__(self, history: SimulationHistory):
         self.history = history
@@ -145,8 +145,8 @@ class CallWatch:
     def died(self, calls: Sequence[SimulatedCall]) -> None:
         """Record that a slot's process died on these calls.
 
-        A single call is to blame. Of several none is charged, as the cause is unknown; but where
-        each record has one call, all are over.
+        A single call is to blame. Of several calls none is charged, because the cause is unknown;
+        but if each record gets only one call, all are over.
         """
         if len(calls) == 1 or not self.history.plan.repeats:
             for call in calls:
@@ -161,10 +161,10 @@ class CallWatch:
     def ended_together(
         self, calls: Sequence[SimulatedCall], errors: Sequence[Exception | None]
     ) -> None:
-        """Record the end of a batch handler's call, with the result of each record.
+        """Record the end of a batch handler's call with the result of each record.
 
-        All records of a lane that are retried wait as long as the first of them. Where a lane
-        blocks, all behind that one are called again.
+        All retried records of a lane wait as long as the first of them. If a lane blocks, all
+        records behind that one are called again.
         """
         firsts: dict[Lane, Exception] = {}
         for call, error_of in zip(calls, errors, strict=True):
@@ -181,7 +181,7 @@ class CallWatch:
             self.ended(call, error)
 
     def ended_at_turn(self, tenure: Tenure, message: Message, error: Exception) -> None:
-        """Record that a rule has ended a record at its turn, as a call would that raises this."""
+        """Record that a rule ended a record at its turn, like a call that raises this."""
         call = self._call(tenure, message, tenure.attempts.get(message.offset(), 0) + 1)
         call.at_turn = True
         self._started(call)
@@ -193,7 +193,7 @@ class CallWatch:
         self._add_end(call, "done")
 
     def refused(self, call: SimulatedCall) -> None:
-        """Record that a result was refused for good: the call counts as failed."""
+        """Record that a result was permanently refused: the call counts as failed."""
         error = ResultRefusedError("made to be refused")
         result = self._result(call, error)
         self.outages.ended(call, result)
@@ -264,7 +264,7 @@ class CallWatch:
 
 
 def attempt_of(slice_: Slice) -> int:
-    """Return the number of a slice's calls for its records, without those that did not happen."""
+    """Return the number of calls for a slice's records, without calls that did not happen."""
     return slice_.call.attempt - slice_.call.uncalled
 
 

@@ -1,4 +1,4 @@
-"""Watches commits: what they cover when they are sent, and what the group knows afterwards."""
+"""Watches commits: what they cover when sent, and what the group knows afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from window_consumer.testing.fakes.group import Applied
 
 
 class CommitWatch:
-    """Checks every commit that a member sends and that the broker takes. Owner: one thread."""
+    """Checks every commit that a member sends and that the broker accepts. Owner: one thread."""
 
     def __init__(self, history: SimulationHistory):
         self._history = history
@@ -21,7 +21,7 @@ class CommitWatch:
         self._sent: dict[int, tuple[Commit, Tenure]] = {}
         self._seen = 0
         self.metadata_is_cut = False
-        """The broker takes less metadata than usual: finished ranges may be left out."""
+        """The broker accepts less metadata than usual: finished ranges may be left out."""
 
     def sending(self, member: Member, commits: Sequence[Commit]) -> None:
         """Check commits that a member sends."""
@@ -60,7 +60,7 @@ class CommitWatch:
         tenure.committed_to = commit.next_offset
 
     def catch_up(self) -> None:
-        """Process the commits that the broker has taken since the last call."""
+        """Process the commits that the broker has accepted since the last call."""
         applied = self._history.broker.group(GROUP).applied
         for each in applied[self._seen :]:
             log = self._history.broker.topics.log(each.commit.name)

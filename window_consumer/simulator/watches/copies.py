@@ -1,4 +1,4 @@
-"""Watches copies: when they are written, what they hold, when they are acknowledged."""
+"""Watches copies: when they are written, what they contain, when they are acknowledged."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from window_consumer.testing.events import DeadLettered
 from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 
 MAX_OURS_BYTES = 8 * 1024
-"""The size of all our headers together, names and values, over any number of hops."""
+"""The maximum size of all our headers, names and values, over any number of hops."""
 
 _PRODUCERS = names.KEPT_ON_FOREIGN_TOPICS - {names.ID, names.REDRIVES}
-"""Our headers that a producer sets, at any length."""
+"""Our headers that producers set, at any length."""
 
 
 def differences(
@@ -23,7 +23,7 @@ def differences(
 ) -> list[str]:
     """Return how a copy differs from its record of the source topic, over any number of hops.
 
-    Empty where it is correct.
+    Empty if it is correct.
     """
     found = []
     ours = [name for name, _ in headers if name.startswith(names.PREFIX)]
@@ -70,9 +70,9 @@ class CopyWatch:
         self.dead_letters: dict[FakeLog, dict[int, KnownRecord]] = {}
         """The record of each dead letter, by log and offset."""
         self.order: dict[tuple[TopicPartition, int], int] = {}
-        """When each copy was written: so many were before."""
+        """How many copies were written before each copy."""
         self._made: dict[int, tuple[Copy, TopicPartition, int]] = {}
-        """Each copy's source, by the copy's id; with the copy, which keeps the id valid."""
+        """Each copy's source by the copy's id, with the copy itself, which keeps the id valid."""
         self._record_of: dict[int, tuple[Tenure, KnownRecord]] = {}
 
     def made(self, copy: Copy, name: TopicPartition, message: Message) -> None:
@@ -80,7 +80,7 @@ class CopyWatch:
         self._made[id(copy)] = (copy, name, message.offset())
 
     def writing(self, member: Member, copy: Copy, on_delivery: Delivery) -> Delivery:
-        """Check a copy that a member writes; return the callback for its fate."""
+        """Check a copy that a member writes; return the callback for the broker's answer."""
         history = self._history
         _, name, offset = self._made[id(copy)]
         if history.trace is not None:
@@ -109,7 +109,7 @@ class CopyWatch:
         return self._until_answered(tenure, record, copy, on_delivery)
 
     def _check_reason(self, tenure: Tenure, record: KnownRecord, copy: Copy) -> None:
-        """Check that a record may leave now."""
+        """Check whether a record may leave now."""
         history, name, offset = self._history, tenure.name, record.message.offset()
         reason = dict(copy.headers).get(names.REASON)
         if reason == b"CRASHED":
@@ -166,7 +166,7 @@ class CopyWatch:
         return tenure, record.message.offset()
 
     def _misplaced(self, record: KnownRecord, copy: Copy) -> list[str]:
-        """Return an error where a copy does not keep its source's partition number."""
+        """Return an error if a copy does not keep its source's partition number."""
         number = record.hop.origin.partition
         exists = number < self._history.broker.topics.partitions(copy.topic)
         if not exists or copy.partition == number or self._history.plan.strays:
@@ -239,10 +239,10 @@ def _has_killed(tenure: Tenure, offset: int) -> bool:
 
 
 def _replaced(before: FakeMessage, copy: Copy) -> list[str]:
-    """Return which headers of an earlier hop were not replaced."""
+    """Return the headers of an earlier hop that were not replaced."""
     said = dict(before.headers() or ())
     by_name = dict(copy.headers)
-    # A copy's copy may have equal values; a record that imitates one was not written by us.
+    # A copy's copy may have equal values; we did not write a record that imitates one.
     ours = () if names.FORMAT in said else (names.ATTEMPTS, names.REASON)
     found = [
         f"header {name} was not replaced"
@@ -258,7 +258,7 @@ def _replaced(before: FakeMessage, copy: Copy) -> list[str]:
 
 
 def _forgotten(tenure: Tenure, record: KnownRecord, copy: Copy) -> list[str]:
-    """Return what a copy lacks of its record's history."""
+    """Return the part of its record's history that a copy lacks."""
     found = []
     by_name = dict(copy.headers)
     offset = record.message.offset()

@@ -1,4 +1,4 @@
-"""Watches lanes: their calls begin in order, and one at a time."""
+"""Watches lanes: their calls begin in order and one at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LaneWatch:
     def __init__(self, history: SimulationHistory):
         self._history = history
         self._running: dict[tuple[TopicPartition, Lane], list[SimulatedCall]] = {}
-        """By the lane's source partition, and lane: its records may be in several topics."""
+        """By source partition and lane: its records may be in several topics."""
         self._outlived: set[tuple[Member, TopicPartition, int]] = set()
 
     def begins(self, call: SimulatedCall, together: Collection[int] = ()) -> None:
@@ -27,7 +27,7 @@ class LaneWatch:
         tenure, place = call.tenure, f"{call.tenure.name}@{call.offset} of lane {call.lane!r}"
         first = self._first(call, call.lane, together)
         in_line = call.offset not in tenure.abandoned and not call.record.reborn
-        # What leaves at its turn does not wait for a record that is held until it is released.
+        # A record that leaves at its turn does not wait for one that is held until released.
         in_line &= not (call.at_turn and self._history.plan.parks)
         if tenure.current and first != call.offset and in_line:
             self._history.violate(f"{place} is called although {first} is not over")
@@ -64,7 +64,7 @@ class LaneWatch:
             running[:] = [call for call in running if call.tenure.member is not member]
 
     def _first(self, call: SimulatedCall, lane: Lane, together: Collection[int]) -> int:
-        """Return the offset of the lane that may be called, or those called together begin with."""
+        """Return the lane's offset that may be called, or the first of those called together."""
         tenure, is_over = call.tenure, self._history.is_over
         line = tenure.lines.get(lane)
         while line and is_over(tenure, line[0]):
@@ -73,7 +73,7 @@ class LaneWatch:
             return call.offset
         if not together:
             return line[0]
-        # Earlier records of the lane are in the batch, too, or were, and are leaving.
+        # Earlier records of the lane are in the batch, or were and are leaving.
         others = {*together, *(tenure.leaving if call.attempt > 1 else ())}
         return next(
             (o for o in line if o >= call.offset or not (o in others or is_over(tenure, o))),
@@ -84,7 +84,7 @@ class LaneWatch:
         return self._running.setdefault((call.record.hop.origin, lane), [])
 
     def _may_overlap(self, call: SimulatedCall) -> bool:
-        """Return whether a call was given up and logged, or its member cannot know yet."""
+        """Return whether a call was abandoned and logged, or its member cannot know it yet."""
         tenure = call.tenure
         if (tenure.member, tenure.name, call.offset) in self._outlived:
             return True

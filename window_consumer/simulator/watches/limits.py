@@ -14,7 +14,7 @@ from window_consumer.simulator.watches.call_rate import RandomConcurrency
 
 
 def check_bounds(history: SimulationHistory, member: Member) -> None:
-    """Record where a member holds more than its configuration allows."""
+    """Report a member that holds more than its configuration allows."""
     engine = member.engine
     rules = engine.rules
     held = 0
@@ -24,9 +24,9 @@ def check_bounds(history: SimulationHistory, member: Member) -> None:
     used = engine.budget.used
     if used != held:
         history.violate(f"{member} counts {used} bytes, its partitions {held}")
-    # Every partition may take one batch while it holds nothing, or when something is free: two
-    # batches may come before the next tick. One copy may be on its way regardless. Results have a
-    # separate bound.
+    # Every partition may take one batch while it holds nothing, or when memory is free: two batches
+    # may come before the next tick. One copy may be on its way in any case. Results have their own
+    # limit.
     allowed = rules.window_bytes + member.largest_batch * (len(engine.partitions) + 2)
     allowed += _results(history, member)
     if used > allowed:
@@ -49,10 +49,10 @@ def check_bounds(history: SimulationHistory, member: Member) -> None:
 
 
 def check_start(history: SimulationHistory, member: Member, slice_: Slice) -> None:
-    """Record a slice that starts although too many results wait for their acks.
+    """Report a slice that starts although too many results wait for their acks.
 
-    One record may always start: as the sample of an outage, or to find the one that ends the
-    process. What is committed before its call starts in any case.
+    One record may always start: as the sample of an outage, or to find the record that ends the
+    process. Records committed before their calls start in any case.
     """
     engine = member.engine
     is_suspect = HoldReason.CRASH_SUSPECTS in slice_.partition.holds

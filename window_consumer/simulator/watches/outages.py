@@ -11,8 +11,8 @@ from window_consumer.testing.events import Result
 class Outages:
     """Counts the new records of each member that leave between two successful calls.
 
-    New records come from a source, or were redriven. Without any, copies in retry levels move on
-    whatever their error.
+    New records come from a source or were redriven. Without new ones, copies in retry levels move
+    to the next level, whatever their error.
 
     The Engine receives results by the slice, so calls from before an outage may be reported during
     it, one slice per slot. Records that already failed while others succeeded may leave, as may
@@ -22,7 +22,8 @@ class Outages:
     def __init__(self, history: SimulationHistory):
         self._history = history
         self._runs: dict[Member, int] = {}
-        """A member's number of successful calls, which numbers the run of failures since."""
+        """A member's number of successful calls; it numbers the run of failures since the last
+        one."""
         self._began: dict[tuple[Tenure, int], int] = {}
         """The run in which a record's first call failed."""
         self._spent: dict[tuple[Tenure, int], int] = {}
@@ -48,7 +49,7 @@ class Outages:
         if run is None or is_copy or not rules.breaker.enabled:
             return
         if self._began[tenure, offset] != run:
-            return  # others succeeded while it failed: the fault is its own
+            return  # others succeeded while it failed: the record is at fault
         left = self._left.setdefault((tenure.member, run), set())
         left.add((tenure, offset))
         if len(left) > MOST:

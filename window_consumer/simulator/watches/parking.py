@@ -12,7 +12,7 @@ from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import KnownRecord, SimulatedCall, Tenure
 
 _ROTATED_S: Final = 10.0
-"""How long a copy is not rotated again."""
+"""How long a rotated copy stays before it is rotated again."""
 
 
 Run = bytes
@@ -20,7 +20,7 @@ Run = bytes
 
 
 class ParkWatch:
-    """Checks that a record's first call comes after the end of all before it. Owner: one thread.
+    """Checks that a record's first call follows the end of all before it. Owner: one thread.
 
     Later calls, after a rewind, are not judged. A replay's copies come after newer records, but
     keep the order among themselves: each run is judged on its own.
@@ -30,14 +30,14 @@ class ParkWatch:
         self._history = history
         self._parks = history.plan.parks
         self._called: set[KnownRecord] = set()
-        """Records of the source, as in all that follows."""
+        """Records of the source, as in all fields below."""
         self._ended: set[KnownRecord] = set()
         self._parked: set[KnownRecord] = set()
         self._dead: set[KnownRecord] = set()
         self._rotated: dict[tuple[Partition, KnownRecord], list[float]] = {}
-        """When, by assignment and record."""
+        """When each record was rotated, by assignment and record."""
         self._heads: dict[KnownRecord, KnownRecord] = {}
-        """The dead head that a record has to follow, by the follower."""
+        """The dead head that a record must follow, by the follower."""
         self._replayed: dict[Run, dict[KnownRecord, None]] = {}
         """Records with a copy in the entry topic, by run, in the order of their first copies."""
         self._called_in: set[tuple[Run, KnownRecord]] = set()
@@ -74,9 +74,9 @@ class ParkWatch:
             self._replayed.setdefault(run, {}).setdefault(copy.first)
 
     def _begins_replayed(self, run: Run, record: KnownRecord) -> None:
-        """Judge the first call of a run's copies of a record: those written before it have ended.
+        """Judge the first call of a replayed record: copies written before its own must have ended.
 
-        Of each key they are written in order.
+        The copies of each key are written in order.
         """
         if (run, record) in self._called_in:
             return
@@ -105,7 +105,7 @@ class ParkWatch:
         self._parked.add(record.first)
 
     def rotated(self, tenure: Tenure, record: KnownRecord) -> None:
-        """Judge a parked record that is copied to the end of its topic."""
+        """Judge the copy of a parked record to the end of its topic."""
         now, each = self._history.now(), (tenure.partition, record.first)
         lately = [then for then in self._rotated.get(each, ()) if now - then < _ROTATED_S]
         if len(lately) >= self._copies(record.first):
@@ -115,7 +115,7 @@ class ParkWatch:
         self._rotated[each] = [*lately, now]
 
     def _copies(self, record: KnownRecord) -> int:
-        """Return how many copies of a record are not committed: a kill may leave two."""
+        """Return how many uncommitted copies a record has: a kill may leave two."""
         history = self._history
         return sum(
             each.first is record and offset not in ledger.durable
@@ -147,7 +147,7 @@ class ParkWatch:
                 self._heads.setdefault(each, head)
 
     def may_follow(self, record: KnownRecord, headers: Mapping[str, bytes | None]) -> bool:
-        """Return whether the head that a copy names is dead, and comes before its record."""
+        """Return whether the head that a copy names is dead and comes before its record."""
         first = record.first
         home, offset = first.hop.origin, first.hop.offset
         named = (headers.get(names.FOLLOWS) or b"").decode()

@@ -18,9 +18,9 @@ DEADLINE_TURNS = 10
 
 
 class PoisonWatch:
-    """Checks that bad records hold up nobody, and leave in time.
+    """Checks that bad records hold up no others and leave in time.
 
-    Except when most records fail on their first call: that is an outage.
+    This does not apply while most records fail on their first call: that is an outage.
     """
 
     def __init__(self, history: SimulationHistory):
@@ -28,13 +28,13 @@ class PoisonWatch:
         plan = history.plan
         self._watches = plan.engine.breaker.enabled and QUIET.issuperset(plan.actions)
         self._first_calls: dict[Member, deque[bool]] = {}
-        """The last first calls of each member: whether they failed."""
+        """Whether the latest first calls of each member failed."""
         self._excused_until: dict[Member, float] = {}
         self._turns: dict[Member, int] = {}
         self._spent: dict[tuple[Tenure, int], tuple[float, int]] = {}
-        """Records that must leave: since when, and since which turn."""
+        """Records that must leave, since when and since which turn."""
         self._waiting: dict[Member, tuple[float, int]] = {}
-        """Since when new records wait while slots are idle."""
+        """Since when new records have waited while slots were idle."""
 
     def ended(self, call: SimulatedCall, result: Result) -> None:
         """Record the end of a call."""

@@ -1,6 +1,6 @@
 """Watches partitions that are lost and come back: finished records rarely run again.
 
-It judges by who wrote the committed entry; members can only read its content.
+It knows who wrote the committed entry; members can only read its contents.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from window_consumer.simulator.log_history import LostAssignment, Member, Simula
 
 
 class ReassignmentWatch:
-    """Checks what becomes of the outcomes of lost assignments. Owner: one thread."""
+    """Checks that the outcomes of lost assignments are kept. Owner: one thread."""
 
     def __init__(self, history: SimulationHistory):
         self._history = history

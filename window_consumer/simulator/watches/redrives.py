@@ -1,4 +1,4 @@
-"""Watches redrives: what is read, put back, remembered and skipped, and what is duplicated.
+"""Watches redrives: which dead letters are read, put back, remembered, skipped or duplicated.
 
 It judges by the topics' contents and the commits, not by a redrive's counts.
 """
@@ -60,11 +60,11 @@ class WatchedLetter:
     acked: bool = False
     remembered: bool = False
     left: bool = False
-    """It could not be put back: its value was gone, or its copy too large."""
+    """It could not be put back: its value was gone or its copy too large."""
 
     @property
     def position(self) -> Position:
-        """Where it is."""
+        """Its position."""
         return Position(self.message.topic(), self.message.partition(), self.message.offset())
 
     @property
@@ -85,7 +85,7 @@ class WatchedRun:
     resolved: set[WatchedLetter] = field(factory=set)
     """Letters resolved when it began, which it must not put back; empty at a restart."""
     read: list[WatchedLetter] = field(factory=list)
-    """Letters that may be put back, and are not yet."""
+    """Letters that may be put back but have not been yet."""
     uncommitted: int = 0
     """How many were read since the last commit."""
     sent: dict[int, tuple[Copy, WatchedLetter]] = field(factory=dict)
@@ -106,7 +106,7 @@ class WatchedRun:
         return letter.record.redrives < rules.max_redrives and letter not in self.resolved
 
     def can_have(self, letter: WatchedLetter) -> bool:
-        """Return whether the copy has a value, and the broker takes it."""
+        """Return whether the copy has a value and the broker accepts it."""
         return letter not in self.refused and letter not in self.gone
 
 
@@ -139,7 +139,7 @@ class RedriveWatch:
     # ---- one process
 
     def begin(self, run: WatchedRun, resolved: Resolved) -> None:
-        """Record a process's start; ``resolved`` is what it reads from the memory topic."""
+        """Record a process's start; it has read ``resolved`` from the memory topic."""
         for letter in self._all(run.topic):
             if letter.remembered and letter.position not in resolved:
                 self._violate(f"{letter.position} was resolved, and {run} finds it open")
@@ -260,7 +260,7 @@ class RedriveWatch:
             self._violate(f"{run} passes over {letter.position}, which was not put back")
 
     def ended(self, run: WatchedRun, progress: Mapping[TopicPartition, int] | None) -> None:
-        """Record a process's end; without progress it was killed, or failed."""
+        """Record a process's end; without progress it was killed or failed."""
         self._at_work.remove(run)
         if progress is None:
             self._allow_repeats(run)
@@ -272,14 +272,14 @@ class RedriveWatch:
                 self._violate(f"{run} ends at {name}@{next_offset}, committed is {committed}")
 
     def check_the_end(self, run: WatchedRun) -> None:
-        """Check that nothing is left after a process has ended without faults."""
+        """Check that no dead letter is left after a process has ended without faults."""
         for letter in self._all(run.topic):
             if run.wants(letter) and not letter.left and not letter.acked:
                 self._violate(f"{letter.position} is lost: no redrive has put it back")
 
 
 def _is_copy_of(letter: WatchedLetter, copy: Copy) -> bool:
-    """Return whether a copy, by its headers, may be one of this dead letter."""
+    """Return whether a copy may be of this dead letter, judging by its headers."""
     said = dict(copy.headers)
     theirs = letter.headers
     first = letter.record.first.message
@@ -289,7 +289,7 @@ def _is_copy_of(letter: WatchedLetter, copy: Copy) -> bool:
 
 
 def _wrong(letter: WatchedLetter, copy: Copy, run: WatchedRun) -> list[str]:
-    """Return what is wrong with a copy that is put back."""
+    """Return the fault of a copy that is put back."""
     first = letter.record.first.message
     found = differences(first, copy.key, copy.value, copy.headers)
     said = dict(copy.headers)

@@ -1,4 +1,4 @@
-"""Watches replays: what is read, copied and skipped, what is copied twice, and what is resumed.
+"""Watches replays: which records are read, copied, skipped or copied twice, and what is resumed.
 
 It judges by the topics' contents and the commits, not by a replay's counts.
 """
@@ -46,7 +46,7 @@ class WatchedReplay:
 
     name: str
     group: str
-    """The group of its progress: the same for the same command."""
+    """The group that holds its progress, the same for the same command."""
     source: str
     batch_records: int
     matches: Callable[[Message], bool] | None
@@ -55,7 +55,7 @@ class WatchedReplay:
     run: str = ""
     """Known once it has planned its range."""
     read: dict[tuple[int, int], KnownRecord] = field(factory=dict)
-    """By partition and offset: those that it may copy, and has not yet."""
+    """By partition and offset: the records that it may copy and has not copied yet."""
     uncommitted: int = 0
     """How many were read since the last commit."""
     sent: dict[int, tuple[Copy, KnownRecord]] = field(factory=dict)
@@ -66,7 +66,7 @@ class WatchedReplay:
 
 @define(eq=False)
 class _WatchedRange:
-    """A range that is copied once, by as many processes as it takes."""
+    """A range that is copied once, by one process or several in turn."""
 
     spans: Mapping[TopicPartition, Span]
     written: Counter[KnownRecord] = field(factory=Counter)
@@ -85,7 +85,7 @@ class ReplayWatch:
         self._violate = history.violate
         self._runs: dict[str, _WatchedRange] = {}
         self._unfinished: dict[str, str] = {}
-        """The run that the next process of a group has to resume."""
+        """The run that the next process of a group must resume."""
         self._at_work: list[WatchedReplay] = []
 
     # ---- one process
@@ -99,7 +99,7 @@ class ReplayWatch:
         self._at_work.append(process)
 
     def claimed(self, process: WatchedReplay, *, is_over: bool) -> None:
-        """Record that the commits name a process's run: it can be resumed until it is over."""
+        """Record that commits name a process's run: it can be resumed until it is over."""
         unfinished = self._unfinished.get(process.group)
         if not is_over:
             if unfinished not in (None, process.run) and not process.restart:
@@ -182,9 +182,9 @@ class ReplayWatch:
                 self._violate(f"{process} passes over {_place(record)}, which was not copied")
 
     def ended(self, process: WatchedReplay, *, is_over: bool | None) -> None:
-        """Record a process's end; None: it was killed, or failed."""
+        """Record a process's end; None if it was killed or failed."""
         if process not in self._at_work:
-            return  # before it had a range, or there was nothing in it
+            return  # it had no range yet, or an empty one
         self._at_work.remove(process)
         if is_over is None:
             self._runs[process.run].may_repeat += process.batch_records
@@ -192,7 +192,7 @@ class ReplayWatch:
             self._violate(f"{process} ends, and its run is not over")
 
     def _open(self, process: WatchedReplay) -> Iterator[KnownRecord]:
-        """Yield the records of a run that are in the log, and are not copied."""
+        """Yield the records of a run that are in the log and not copied."""
         history, run = self._history, self._runs[process.run]
         for name, span in run.spans.items():
             log = history.broker.log(*name)
@@ -210,7 +210,7 @@ def _place(record: KnownRecord) -> str:
 
 
 def _wrong(record: KnownRecord, copy: Copy, process: WatchedReplay, partitions: int) -> list[str]:
-    """Return what is wrong with a copy of a record of the source."""
+    """Return the fault of a copy of a source's record."""
     found = differences(record.message, copy.key, copy.value, copy.headers)
     said, hop = dict(copy.headers), record.hop
     found.extend(f"header {name} came along" for name in _OF_CALLS if name in said)

@@ -24,7 +24,7 @@ class _Returned:
     call: SimulatedCall
     results: list[Produce]
     counts: bool
-    """Its results are to be produced, as nobody gave the call up."""
+    """Its results will be produced, because the call was not abandoned."""
     on_their_way: set[int] = field(factory=set)
     acked: set[int] = field(factory=set)
     lost: dict[int, PublishFailedError] = field(factory=dict)
@@ -62,7 +62,7 @@ class ResultWatch:
         return results
 
     def writing(self, member: Member, copy: Copy, on_delivery: Delivery) -> Delivery:
-        """Check a result that a member writes; return the callback for its fate."""
+        """Check a result that a member writes; return the callback for the broker's answer."""
         history = self._history
         returned, index = self._of(copy)
         call = returned.call
@@ -131,7 +131,7 @@ class ResultWatch:
             self._call_watch.acked(returned.call)
 
     def _complete(self, returned: _Returned) -> None:
-        """Record that all results of a call are in their topic for good."""
+        """Record that all results of a call are permanently in their topic."""
         self._acked.append(returned)
         self._check_order(returned)
 

@@ -22,7 +22,7 @@ class TransactionWatch:
         self._history = history
         self._record_of = record_of
         self._hidden: dict[Tenure, set[int]] = {}
-        """Records with outputs in transactions that are open, or were aborted."""
+        """Records with outputs in transactions that are open or were aborted."""
 
     def written(self, copy: Copy) -> None:
         """Record that an output is written into an open transaction."""

@@ -1,4 +1,4 @@
-"""A rule about turns, and a watch of what follows: who is decided about is not called, or later."""
+"""A rule about turns, and a watch: records that it decides about are called later or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ExpiredAtTurn(Expired):
 
 
 class SimulatedTurns(TurnRule):
-    """The rule of one member; reports what it has decided. Owner: one thread."""
+    """The rule of one member; it reports its decisions. Owner: one thread."""
 
     def __init__(self, calls: CallWatch, member: Member):
         self._call_watch = calls
@@ -29,7 +29,7 @@ class SimulatedTurns(TurnRule):
         plan = calls.history.plan
         self._share = plan.handlers.turns
         self._holds = not plan.parks
-        """Whether it holds records: then no other rule is asked about them."""
+        """Whether it holds records; no other rule is then asked about them."""
 
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
