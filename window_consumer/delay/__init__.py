@@ -1,1 +1,1 @@
-"""The delay service: records that are delivered to their topic at a time, see docs/delay.md."""
+"""The delay service: delivers records to their topics at given times, see docs/delay.md."""

@@ -1,4 +1,4 @@
-"""The layer that delivers no record that is cancelled, or not due by the present clock."""
+"""The layer that delivers neither cancelled records nor records that are not due yet."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MOST_AGE_S: Final = 1.0
 """How long before its record is due a cancellation must arrive."""
 
 _AGAIN_S: Final = (0.05, 5.0)
-"""How long records wait while their cancellations are unknown; longer while nothing is read."""
+"""How long records wait while their cancellations are unknown; longer while the topic is unread."""
 
 _FIRST_S: Final = 0.25
 """How long they wait until the topic has been read once."""
 
 _EARLY_S: Final = (0.001, 5.0)
-"""How long a record waits that is not due any more: the clock was set back while it waited for its
-last seconds. It may be set right again, so the longest wait is short."""
+"""The longest wait of a record that is no longer due because the clock was set back in its last
+seconds. The clock may be corrected again, so the wait is short."""
 
 
 class Cancelled(Skip):
@@ -38,11 +38,11 @@ class Cancelled(Skip):
 
 @frozen
 class CancelCheck:
-    """Knows the cancellations of a second ago. Any thread may ask."""
+    """Checks the cancellations known a second ago. Any thread may use it."""
 
     cancellations: Cancellations
     age_s: Callable[[], float]
-    """Returns for how many seconds cancellations may be unknown."""
+    """Returns how many seconds of cancellations may be unknown."""
 
     def wait_s(self) -> float:
         """Return how long records wait because cancellations are unknown; 0 if they are known."""
@@ -64,7 +64,7 @@ class CancelCheck:
 
 @frozen
 class CancelLayer:
-    """Finishes cancelled records without delivering them, and lets early ones wait."""
+    """Finishes cancelled records without delivering them, and lets early records wait."""
 
     check: CancelCheck
     targets: Targets
@@ -87,7 +87,7 @@ class CancelLayer:
         return called
 
     def _check(self, record: Record, wall_ms: float) -> None:
-        """Raise CallAgain if it is early, or cancellations unknown; Cancelled if there is one."""
+        """Raise CallAgain if it is early or cancellations are unknown, Cancelled if cancelled."""
         if wait_s := self.check.wait_s():
             raise CallAgain(wait_s, "the topic of cancellations has not been read to its end")
         due_ms = request_in(record, self.targets).at_ms

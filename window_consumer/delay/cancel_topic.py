@@ -1,6 +1,6 @@
-"""Follows the topic of cancellations to its end, whatever partitions this member has.
+"""Follows all partitions of the topic of cancellations, whichever partitions this member has.
 
-Clients of other languages choose other partitions, so each member reads the topic whole.
+Clients in other languages choose other partitions, so each member reads the whole topic.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ KIND: Final = "cancellations_unread"
 """The name of the cause in ``doctor``; it is stable."""
 
 _ROUND_S: Final = 0.3
-"""How often it queries the end of the topic: a record waits for the cancellations of a second
-ago."""
+"""How often it queries the end of the topic: records wait until the cancellations of a second ago
+are known."""
 
 _FORGET_S: Final = 60.0
 
@@ -34,7 +34,7 @@ _log = own_logger()
 
 
 class CancelTopic:
-    """Reads the topic on a thread of its own, ``wc-delay-cancel``. Any thread may ask."""
+    """Reads the topic on its own thread, ``wc-delay-cancel``. Any thread may ask it."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class CancelTopic:
         self._log_ends = log_ends
         self._began = self._now()
         self._read_at: float | None = None
-        """When the end was queried up to which everything has been read."""
+        """When the end that has been reached was queried."""
         self._trouble = ""
         self._is_told = False
         self._forget_at = 0.0
@@ -65,12 +65,12 @@ class CancelTopic:
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """End, or stop waiting for the end: the thread may hang in a request."""
+        """Stop; do not wait for long, because the thread may hang in a request."""
         self._stop.set()
         self._thread.join(timeout_s)
 
     def age_s(self) -> float:
-        """Return for how many seconds cancellations may be unknown."""
+        """Return how many seconds of cancellations may be unknown."""
         return float("inf") if self._read_at is None else self._now() - self._read_at
 
     @property
@@ -101,7 +101,7 @@ class CancelTopic:
                 self._stop.wait(_ROUND_S)
 
     def _read(self, log: LogFollower) -> bool:
-        """Read to the present end; return False if it was stopped before."""
+        """Read to the present end; return False if it was stopped earlier."""
         now_s = time.time()
         for messages in log.to_the_end():
             for message in messages:
@@ -149,4 +149,4 @@ class UnreadCancellations(PauseRule):
         return [RuleFinding(KIND, text, ends_itself=True, figures={"topic": self._topic})]
 
     def accept(self) -> None:
-        """Keep what is known: it ends once the topic is read."""
+        """Keep the finding: it ends once the topic is read."""

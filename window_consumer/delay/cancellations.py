@@ -1,4 +1,4 @@
-"""Which delayed records are cancelled, according to the topic of cancellations."""
+"""The cancelled delayed records, according to the topic of cancellations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT_ON_S: Final = 86_400.0
 """How long a cancellation is kept after its record is due, in case the service was down then."""
 
 _DELIVERED: Final = 50_000
-"""The ids of this many delivered records are kept, and those of as many before them."""
+"""How many ids of delivered records are kept, and as many before those."""
 
 Mark = int
 """A 16-byte hash of an id: collisions are practically impossible."""
@@ -29,7 +29,7 @@ def mark_of(record_id: str) -> Mark:
 
 @frozen
 class CancellationFigures:
-    """What a process knows about cancellations."""
+    """A process's figures about cancellations."""
 
     kept: int
     late: int
@@ -38,7 +38,7 @@ class CancellationFigures:
 
 @define
 class Cancellations:
-    """The cancelled records. The thread that reads the topic adds; any thread may ask.
+    """The cancelled records. The thread that reads the topic adds them; any thread may query them.
 
     A million takes about 120 MiB.
     """
@@ -49,11 +49,11 @@ class Cancellations:
     """The latest due time that a cancellation covers, in seconds since 1970."""
     _late: int = field(init=False, default=0)
     _delivered: set[int] = field(init=False, factory=set)
-    """Python's own hashes, which cost a tenth of a mark: they only decide about a count."""
+    """Python's own hashes, at a tenth of a mark's cost: they affect only a count."""
     _delivered_before: set[int] = field(init=False, factory=set)
 
     def take(self, message: Message, now_s: float) -> None:
-        """Add a record of the topic; one with an empty value revokes the cancellation.
+        """Add a record of the topic; an empty value revokes the cancellation.
 
         ``now_s`` is in seconds since 1970.
         """

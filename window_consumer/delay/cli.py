@@ -1,4 +1,4 @@
-"""``window-consumer delay``: runs the delay service, sends to it, cancels, and shows what waits."""
+"""``window-consumer delay``: runs the delay service, sends, cancels, and shows waiting records."""
 
 from __future__ import annotations
 

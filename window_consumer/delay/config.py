@@ -1,4 +1,4 @@
-"""The section ``delay``, and the worker that it adds."""
+"""The section ``delay`` and the worker that it adds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HANDLER: Final = "window_consumer.delay"
 _DAY_S: Final = 86_400.0
 _LEVELS: Final = (5, 10, 30, 60, 120, 300, 600, 1200, 1800, 2700, 3600, 7200)
 _SLOTS: Final = 4
-"""A call only says where its record goes, and threads share one interpreter."""
+"""A call only decides where its record goes, and threads share one interpreter."""
 
 
 def _wrong_target(text: str) -> str | None:
@@ -167,7 +167,7 @@ class DelayConfig:
 
 
 def conflicts(section: DelayConfig, given: Collection[str]) -> Iterator[Problem]:
-    """Yield what is wrong although each key alone is right."""
+    """Yield problems between keys that are each valid alone."""
     if given and not section.to:
         yield Problem(("to",), "is missing: list the topics to which it may deliver")
     for index, (before, level) in enumerate(pairwise(section.levels), start=1):

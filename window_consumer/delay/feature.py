@@ -1,4 +1,4 @@
-"""The delay service as a feature: its section, its worker, and what that needs on the cluster."""
+"""The delay service as a feature: its section, its worker, and its needs on the cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ANSWER_S: Final = 5.0
 
 
 class RunningDelay(RunningFeature):
-    """The delay service of an application that runs."""
+    """The delay service of a running application."""
 
     def __init__(self, plan: AppPlan, topic: StateTopic):
         self._plan = plan
@@ -54,7 +54,7 @@ class RunningDelay(RunningFeature):
 
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
-        """Make the wheels, and read the cancellations. Raises what ``StateTopic.prepare`` does."""
+        """Make the wheels and read the cancellations. Raises what ``StateTopic.prepare`` raises."""
         (worker,) = (each for each in prepared.workers if each.plan.name == WORKER)
         self._topic.prepare(
             self._plan.loaded,
@@ -90,7 +90,7 @@ class RunningDelay(RunningFeature):
             self._reading.stop()
 
     def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
-        """Return what keeps cancelled records from being delivered."""
+        """Return the layer that keeps cancelled records from delivery."""
         reading = self._reading_for(worker)
         if reading is None:
             return ()
@@ -104,12 +104,12 @@ class RunningDelay(RunningFeature):
         return [] if store is None else [store.rule]
 
     def preparations_of(self, worker: PreparedWorker) -> Sequence[PartitionPreparation]:
-        """Return what makes the wheels ready."""
+        """Return the preparation of the wheels."""
         store = self._store_of(worker)
         return [] if store is None else [store.preparation]
 
     def guarantee_of(self, worker: PreparedWorker) -> MakeGuarantee | None:
-        """Return the guarantee that keeps commits before what waits in a wheel."""
+        """Return the guarantee that commits nothing beyond records that wait in a wheel."""
         store = self._store_of(worker)
         return None if store is None else store.guarantee
 
@@ -121,21 +121,21 @@ class RunningDelay(RunningFeature):
         return sink
 
     def sends_on_time(self, worker: PreparedWorker) -> bool:
-        """Return whether records wait in wheels: the first may be due when the worker begins."""
+        """Return whether records wait in wheels: the first may be due when the worker starts."""
         return self._store_of(worker) is not None
 
     def _store_of(self, worker: PreparedWorker) -> WheelStore | None:
         return self._store if worker.plan.name == WORKER else None
 
     def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
-        """Return what reports why records wait; it pauses nothing."""
+        """Return the rules that report why records wait; they pause nothing."""
         reading = self._reading_for(worker)
         if reading is None:
             return ()
         return [UnreadCancellations(self._topic.name, lambda: reading.trouble)]
 
     def figures_of(self, worker: str) -> CancellationFigures | None:
-        """Return what is known of cancellations."""
+        """Return the figures about cancellations."""
         return self._cancellations.figures() if worker == WORKER else None
 
     def _reading_for(self, worker: PreparedWorker) -> CancelTopic | None:
@@ -159,7 +159,7 @@ class DelayFeature(Feature):
     )
 
     def handlers(self, config: Config) -> Mapping[str, HandlerSpec]:
-        """Return the handler that delivers records, and the rule that lets them wait."""
+        """Return the handler that delivers records and the rule that lets them wait."""
         section = config.section(DelayConfig)
         if not section.to:
             return {}
@@ -178,7 +178,7 @@ class DelayFeature(Feature):
         return {HANDLER: spec}
 
     def warnings(self, plan: AppPlan) -> Iterator[str]:
-        """Yield how many levels the longest delay passes if longer levels would save many."""
+        """Yield how many levels the longest delay passes, if longer levels would save many."""
         section = plan.config.section(DelayConfig)
         hops = Levels.of(section).hops(section.max)
         if not section.to or hops <= MANY_HOPS:
@@ -219,7 +219,7 @@ class DelayFeature(Feature):
             yield AclRule("topic", f"{section.topic}.", operations, why, is_prefix=True)
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
-        """Follow the cancellations if the worker is among those that run."""
+        """Follow the cancellations if the worker runs."""
         runs = any(each.name == WORKER for each in start.plan.workers)
         topics = list(self.state_topics(start.plan.config)) if runs else []
         return nullcontext(RunningDelay(start.plan, topics[0]) if topics else None)

@@ -1,4 +1,4 @@
-"""Targets that refuse records: which ones, since when, and how many records wait for them.
+"""Targets that refuse records: which they are, since when, and how many records wait for them.
 
 ``doctor``, ``top`` and the page show it.
 """
@@ -26,8 +26,8 @@ _SHOWN: Final = 5
 """The most findings at once, for the targets with the most waiting records."""
 
 _ASKED_AGAIN_S: Final = 5.0
-"""How long after its last refusal a topic is tried again. Until then its records keep waiting
-without a try, so that they do not fill the window."""
+"""How long after its last refusal a topic is tried again. Until then its records wait without a
+try, so that they do not fill the window."""
 
 MOST_TRIED: Final = 1000
 """How many records are tried at once for topics that may accept none, plus one for each topic: the
@@ -35,7 +35,7 @@ client searches half a minute for a missing one, and the worker has at most 10,0
 flight."""
 
 _REMEMBERED: Final = 10_000
-"""Topics that are known to take records."""
+"""How many topics known to accept records are kept."""
 
 _Place = tuple[TopicPartition, int]
 """Where a record was delivered first: its partition and offset."""
@@ -48,21 +48,21 @@ class _Refusing:
     since: float
     why: str
     of_topic_at: float | None = None
-    """When it refused a record last for a reason that concerns all records."""
+    """When it last refused a record for a reason that concerns all records."""
     waiting: set[_Place] = field(factory=set)
 
 
 class RefusingTargets:
-    """Knows which targets refuse records. Owner: poll thread."""
+    """Tracks which targets refuse records. Owner: poll thread."""
 
     def __init__(self, on_refused: Callable[[str, str], None], on_taken: Callable[[str], None]):
-        """``on_refused`` gets a target that begins to refuse records, and why."""
+        """``on_refused`` receives a target that begins to refuse records, and the reason."""
         self._on_refused = on_refused
         self._on_taken = on_taken
         self._refusing: dict[str, _Refusing] = {}
         self._counted = 0
         self._taking: set[str] = set()
-        """Topics that have taken a record, and refused none since."""
+        """Topics that have accepted a record and refused none since."""
         self._tried: defaultdict[str, set[_Place]] = defaultdict(set)
         """Records that may be on their way to other topics."""
         self._tries = 0
@@ -71,7 +71,7 @@ class RefusingTargets:
         return bool(self._refusing or self._tries)
 
     def may_try(self, target: str, hop: Hop, now: float) -> bool:
-        """Return whether a record that is due may be sent to its target; the answer stays true."""
+        """Return whether a due record may be sent to its target; a true answer stays true."""
         if target in self._taking:
             return True
         refusing, place = self._refusing.get(target), (hop.origin, hop.offset)
@@ -113,9 +113,9 @@ class RefusingTargets:
             self._counted += 1
 
     def over(self, target: str, hop: Hop, *, taken: bool) -> None:
-        """Forget a record that waits no longer: ``taken`` by the target, or a dead letter.
+        """Forget a record that no longer waits: ``taken`` by the target, or a dead letter.
 
-        A target that took no records at all does not refuse those that still wait in levels.
+        Once a target that refused all records accepts one, those in levels no longer count.
         """
         self._answered(target, [(hop.origin, hop.offset)])
         if taken:
@@ -131,7 +131,7 @@ class RefusingTargets:
             self._on_taken(target)
 
     def given_up(self, partition: int) -> None:
-        """Forget the records of the partitions with a number: another member has them."""
+        """Forget the records of all partitions with a number: another member has them."""
         for target, tried in list(self._tried.items()):
             self._answered(target, [each for each in tried if each[0].partition == partition])
         for target, refusing in list(self._refusing.items()):
@@ -160,7 +160,7 @@ class RefusingTargets:
             del self._refusing[target]
 
     def findings(self, now: float) -> Sequence[RuleFinding]:
-        """Return a finding for each target that refuses records, those with the most first."""
+        """Return a finding for each target that refuses records, most waiting records first."""
         found = sorted(self._refusing.items(), key=lambda item: (-len(item[1].waiting), item[0]))
         return [self._finding(target, each, now) for target, each in found[:_SHOWN]]
 

@@ -1,4 +1,4 @@
-"""What a sender requests: a target and a time, read from a record's headers."""
+"""A sender's request: a target and a time, read from a record's headers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SHOWN: Final = 60
 
 
 class DelayUnreadable(NotCalled):
-    """A record has no delivery time, or one that is not a number."""
+    """A record has no delivery time, or its time is not a number."""
 
     reason = Reason.DELAY_UNREADABLE
 
 
 class DelayTooLong(NotCalled):
-    """A record is to be delivered later than ``delay.max`` allows."""
+    """A record's delivery time is later than ``delay.max`` allows."""
 
     reason = Reason.DELAY_TOO_LONG
 
@@ -46,14 +46,14 @@ class TargetIsOurs(NotCalled):
 
 
 class TargetRefused(NotCalled):
-    """The target has refused a record until ``delay.max`` after it was due."""
+    """The target refused a record until ``delay.max`` had passed since it was due."""
 
     reason = Reason.TARGET_REFUSED
 
 
 @frozen
 class DelayRequest:
-    """Where and when a record is to be delivered."""
+    """Where and when to deliver a record."""
 
     target: str
     at_ms: int
@@ -67,7 +67,7 @@ class Targets:
     allowed: tuple[str, ...]
     """Names; a trailing * matches any ending."""
     ours: LadderNames
-    """The topics that get no delayed records."""
+    """The topics that must get no delayed records."""
     _known: dict[str, _Wrong] = field(init=False, factory=dict, eq=False)
 
     @classmethod
@@ -108,7 +108,7 @@ class Targets:
 
 
 _Wrong = tuple[tuple[type[NotCalled], str], ...]
-"""Why a target gets no records: one error at most, which is raised anew for each record."""
+"""Why a target gets no records: at most one error, which is raised again for each record."""
 
 _REMEMBERED: Final = 10_000
 
@@ -122,7 +122,7 @@ def _matches(pattern: str, target: str) -> bool:
 def request_of(
     found: Mapping[str, bytes | None], timestamp: int | None, targets: Targets | None
 ) -> DelayRequest:
-    """Return what headers ask for; raise what makes their record a dead letter.
+    """Return the request in headers; raise the error that makes their record a dead letter.
 
     ``timestamp`` is the record's own, in milliseconds since 1970. Without ``targets`` any target is
     allowed.
@@ -150,16 +150,16 @@ def _number(name: str, value: bytes | None) -> int:
 
 
 def request_in(record: Record, targets: Targets) -> DelayRequest:
-    """Return what a delivered record asks for; raises as ``request_of``."""
+    """Return the request of a delivered record; raises the same as ``request_of``."""
     found = dict(record.headers)
     first = count(found.get(names.ORIGINAL_TIMESTAMP)) if record.is_copy else record.timestamp
     return request_of(found, first, targets)
 
 
 def delivered(record: Record, targets: Targets) -> Produce:
-    """Return the record to deliver: key, value and the user's headers stay, and the id.
+    """Return the record to deliver: it keeps key, value, the user's headers and the id.
 
-    Raises what makes it a dead letter.
+    Raises the error that makes it a dead letter.
     """
     request = request_in(record, targets)
     kept = delivered_headers(record.headers)
@@ -169,7 +169,7 @@ def delivered(record: Record, targets: Targets) -> Produce:
 def delivered_headers(
     headers: Sequence[tuple[str, bytes | None]],
 ) -> Sequence[tuple[str, bytes | None]]:
-    """Return the headers that a delivered record keeps, beside its id."""
+    """Return the headers that a delivered record keeps in addition to its id."""
     return names.each_once(_DELIVERED.of(headers))
 
 

@@ -1,4 +1,4 @@
-"""What waits in the topics of a delay service, according to Kafka: the service need not run."""
+"""The records waiting in a delay service's topics, according to Kafka: the service need not run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from window_consumer.plan.ladder_topics import levels_of
 
 @frozen
 class TopicStatus:
-    """What waits in the service's own topic, or in that of a level."""
+    """The records waiting in the service's own topic or a level's topic."""
 
     topic: str
     level: str | None
@@ -31,21 +31,21 @@ class TopicStatus:
     partitions: int
     """0 if the topic does not exist."""
     waiting: int
-    """Records that are not finished; gaps in the log count, too."""
+    """Unfinished records; gaps in the log count, too."""
     next_due_ms: int | None
-    """When the first of them moves on, in ms since 1970. None if nothing waits, and for the
+    """When the first of them leaves, in ms since 1970. None if no record waits, and for the
     service's own topic, which is not ordered by time."""
     late_p99_s: float | None = None
     """How late overdue records are, as the 99th percentile in the worst partition; 0 if none is
     overdue. None for the service's own topic."""
     paused_partitions: int | None = None
-    """The number of partitions with so many waiting records that a member fetches no more of them.
-    None for the service's own topic."""
+    """How many partitions have so many waiting records that a member fetches no more of them. None
+    for the service's own topic."""
 
 
 @frozen
 class ServiceStatus:
-    """What waits in all topics of a service."""
+    """The records waiting in all topics of a service."""
 
     group: str
     members: int | None
@@ -55,11 +55,11 @@ class ServiceStatus:
 
     @property
     def waiting(self) -> int:
-        """The records that wait in all topics."""
+        """The number of records waiting in all topics."""
         return sum(each.waiting for each in self.topics)
 
     def late_s(self, topic: TopicStatus) -> float:
-        """Return how long the first record of a topic is overdue, in seconds; 0 if it is not."""
+        """Return how long a topic's first record is overdue, in seconds; 0 if it is not."""
         due_ms = self.now_ms if topic.next_due_ms is None else topic.next_due_ms
         return max(0, self.now_ms - due_ms) / 1000
 
@@ -89,7 +89,7 @@ class ServiceStatus:
 def status_of(
     section: DelayConfig, cluster: Cluster, reader: TopicReader, now_ms: int
 ) -> ServiceStatus:
-    """Ask the cluster what waits; raises a WindowConsumerError without an answer."""
+    """Query the cluster; raise a WindowConsumerError if it does not answer."""
     worker = section.worker
     group = cluster.group(worker.group)
     own = worker.own_topics
@@ -130,14 +130,14 @@ def status_of(
 
 @frozen
 class _Waiting:
-    """The records of a partition that are not finished."""
+    """The unfinished records of a partition."""
 
     open: Ranges
     """Their offsets, ends excluded; gaps in the log count, too."""
     overdue: int
-    """How many of them are overdue: the first ones, since a level is ordered by time."""
+    """How many are overdue: the first ones, because a level is ordered by time."""
     in_wheel: int
-    """How many wait in a wheel."""
+    """How many of them wait in a wheel."""
 
     @classmethod
     def of(cls, progress: PartitionProgress) -> _Waiting:
@@ -156,7 +156,7 @@ class _Waiting:
 
     @property
     def p99(self) -> Span:
-        """The 99th percentile of the overdue ones."""
+        """The 99th percentile of the overdue records."""
         offsets = chain.from_iterable(starmap(range, self.open))
         return _span(next(islice(offsets, self.overdue // 100, None)))
 
@@ -166,7 +166,7 @@ def _span(offset: int) -> Span:
 
 
 def _due(reader: TopicReader, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, int]:
-    """Return when these records go on, in ms since 1970."""
+    """Return when these records leave, in ms since 1970."""
     found = {}
     for message in chain.from_iterable(reader.read(spans)):
         due_ms = count(dict(message.headers() or ()).get(names.NOT_BEFORE))

@@ -1,7 +1,7 @@
-"""Where a record waits next: in a level, in the window for its last seconds, or nowhere.
+"""Where a record waits next: in a level, in the window for its last seconds, or not at all.
 
-A record that is due and whose target refuses it waits in short levels, one after another, until the
-target takes it or ``delay.max`` has passed since it was due.
+A due record whose target refuses it waits in short levels, one after another, until the target
+accepts it or ``delay.max`` has passed since it was due.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from window_consumer.model.record import Message
 from window_consumer.plan.ladder_topics import levels_of
 
 _NEVER_EARLY_MS: Final = 1.0
-"""Records are held this much longer: the client truncates times to milliseconds."""
+"""Records are held this much longer because the client truncates times to milliseconds."""
 
 _LONGEST_TRY_S: Final = 600.0
-"""The longest wait before a refused record is tried again; it grows with the time for which the
+"""The longest wait before a refused record is tried again; the wait grows with the time that the
 record is overdue. So a restored target gets it soon, and a day of waiting costs about 150
 copies."""
 
@@ -50,12 +50,12 @@ MANY_HOPS: Final = 100
 """If the longest delay takes more hops, ``check`` recommends longer levels."""
 
 LONG_LEVELS: Final = (6 * 3600.0, 86_400.0, 7 * 86_400.0)
-"""The levels that it recommends, in seconds."""
+"""The levels that ``check`` recommends, in seconds."""
 
 
 @frozen
 class Levels:
-    """The levels of a delay service, the shortest first."""
+    """The levels of a delay service, shortest first."""
 
     each: tuple[Level, ...]
     precision: Literal["exact", "level"] = "exact"
@@ -68,7 +68,7 @@ class Levels:
     def next(self, left_s: float) -> Level | None:
         """Return the level for a record that is due in ``left_s`` seconds.
 
-        None if it is due, or due so soon that it waits in the window.
+        None if it is due, or so soon that it waits in the window.
         """
         if self.precision == "level":
             enough = (each for each in self.each if each.delay_s >= left_s)
@@ -140,7 +140,7 @@ class DelayRule(TurnRule):
             return HoldUntil(now + left_s + _NEVER_EARLY_MS / 1000)
         if left_s <= 0 and self.refusing.may_try(request.target, hop, now):
             return None
-        if why is None:  # nobody knows whether it takes records, and enough of them find out
+        if why is None:  # unknown, and enough other records are trying it
             level = self.levels.again(-left_s)
             return self._moved(message, hop, request, level, wall_ms)
         self.refusing.add(request.target, hop)
@@ -149,7 +149,7 @@ class DelayRule(TurnRule):
     def refused(
         self, partition: Partition, message: Message, refusal: Failure, now: float, wall_ms: float
     ) -> CopyTo | Leave | None:
-        """See TurnRule: the record waits without an attempt, and those for others go on."""
+        """See TurnRule: the record waits without an attempt; records for other targets proceed."""
         hop = partition.retry_level.hop_of(message)
         request, error = self._request(message, hop), refusal.error
         of_topic = isinstance(error, ResultRefusedError) and error.of_topic
@@ -187,14 +187,14 @@ class DelayRule(TurnRule):
         slice_: Slice | None,
         now: float,
     ) -> None:
-        """See Observer: their targets take records."""
+        """See Observer: their targets accept records."""
         del slice_, now
         if self.refusing:
             for message in messages:
                 self._over(partition, message, taken=outcome.calls_handler)
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
-        """See Observer: dead letters wait no longer."""
+        """See Observer: dead letters no longer wait."""
         del now
         if self.refusing and outcome is not Outcome.DELAYED:
             self._over(failed.partition, failed.message, taken=False)

@@ -1,1 +1,1 @@
-"""Parking: a key that fails keeps its order, and does not stop the others of its partition."""
+"""Parking: a failing key keeps its order without stopping the other keys of its partition."""

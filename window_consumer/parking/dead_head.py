@@ -1,6 +1,6 @@
-"""Dead heads, and the copies in the ladder that follow one: those that were there when it died.
+"""Dead heads and their followers: the copies of their key in the ladder when they died.
 
-After a crash or a rebalance between the dead letter of the head and that of its last follower, only
+If a crash or a rebalance comes between the dead letters of the head and of its last follower, only
 the dead letters show which copies follow.
 """
 
@@ -24,7 +24,7 @@ _NO_HEADS: Final = frozenset({names.Reason.EXPIRED.encode(), names.Reason.FOLLOW
 
 
 class FollowsDeadHead(NotCalled):
-    """The record of its key that it waited behind became a dead letter, and it follows."""
+    """The record of its key that it waited behind became a dead letter, so it follows."""
 
     reason = names.Reason.FOLLOWS
 
@@ -35,7 +35,7 @@ class FollowsDeadHead(NotCalled):
 
 
 def follow(home: TopicPartition, dead_head: int | None) -> Leave | None:
-    """Return how a record leaves that follows a dead head of its source partition."""
+    """Return how a follower of a dead head in its source partition leaves."""
     return None if dead_head is None else Leave(Failure.uncalled(FollowsDeadHead(home, dead_head)))
 
 
@@ -48,9 +48,9 @@ class DeadHeads:
     )
 
     def add(self, lane: Lane | None, headers: Mapping[str, bytes | None], written: float) -> None:
-        """Add a dead letter. One without a key, or that has expired, has no followers.
+        """Add a dead letter. It has no followers if it has no key or has expired.
 
-        Neither has one that follows: what was parked after its head had died is called.
+        Nor has a follower: records that were parked after its head had died are called.
         """
         origin = origin_in(headers)
         is_head = headers.get(names.REASON) not in _NO_HEADS
@@ -60,7 +60,7 @@ class DeadHeads:
             self._of.setdefault(of, []).append((origin.offset, written))
 
     def marked(self, home: TopicPartition, copies: Sequence[LadderCopy]) -> Sequence[LadderCopy]:
-        """Return copies of a source partition's records with the heads that they follow."""
+        """Return copies of a source partition's records, marked with the heads that they follow."""
         return [self._marked(home, each) for each in copies] if self._of else copies
 
     def _marked(self, home: TopicPartition, copy: LadderCopy) -> LadderCopy:

@@ -28,7 +28,7 @@ class RunningParking(RunningFeature):
 
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
-        """Make the rules of the workers that park, or whose park topics are not empty yet."""
+        """Make the rules of workers that park, or whose park topics are not empty yet."""
         for worker in prepared.workers:
             config = worker.plan.config
             topics = ParkTopics(worker, self._names, prepared.oauth_token)
@@ -53,13 +53,13 @@ class RunningParking(RunningFeature):
         return [] if scans is None else [scans]
 
     def figures_of(self, worker: str) -> ParkingFigures | None:
-        """Return what is in a worker's ladders now."""
+        """Return the figures of a worker's ladders."""
         rule = self._rules.get(worker)
         return None if rule is None else rule.figures()
 
 
 class ParkingFeature(Feature):
-    """Parking, which needs no section: workers ask for it."""
+    """Parking. It has no section of its own: workers request it."""
 
     name = "parking"
     metrics = METRICS

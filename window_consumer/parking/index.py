@@ -1,12 +1,12 @@
 """The lanes in the ladder: which of their records are outstanding, by original offset.
 
 A record is outstanding from its delivery to its outcome, wherever it is: in the source, a level,
-the entry topic or the park topic. In a lane that is in the ladder, only the outstanding record with
+the entry topic or the park topic. While a lane is in the ladder, only its outstanding record with
 the smallest original offset may start. Everything else follows from this rule: a successor that
 comes from the source is parked, and the next record starts when the first one has ended.
 
-One index belongs to one source partition. It is rebuilt at each assignment, from what the ladder's
-topics hold, and changes only with deliveries and outcomes.
+One index belongs to one source partition. It is rebuilt from the ladder's topics at each
+assignment, and changes only with deliveries and outcomes.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Lane = Hashable
 """A key."""
 
 LadderRecord = tuple[Lane, int]
-"""A record of a source partition: its lane, and its original offset."""
+"""A record of a source partition: its lane and its original offset."""
 
 Place = tuple[TopicPartition, int]
-"""Where a record was delivered: its partition now, and its offset there."""
+"""Where a record was delivered: its present partition, and its offset there."""
 
 
 class SourceTurn(Enum):
@@ -40,9 +40,9 @@ class SourceTurn(Enum):
     PARK = "park"
     """Its lane is in the ladder: a copy follows in the park topic."""
     FINISH = "finish"
-    """Its copy is in the ladder already, since before a crash or a rebalance."""
+    """Its copy has been in the ladder since before a crash or a rebalance."""
     HOLD = "hold"
-    """It would be parked, and there is no room: it waits in the source."""
+    """It should be parked but there is no room: it waits in the source."""
 
 
 _NOWHERE: AbstractSet[Place] = frozenset()
@@ -50,7 +50,7 @@ _NOWHERE: AbstractSet[Place] = frozenset()
 
 @frozen
 class ParkLimits:
-    """The most that may be parked; beyond, successors wait in the source, whose window fills."""
+    """The most that may be parked; further successors wait in the source, whose window fills."""
 
     max_keys: int = 100_000
     max_records: int = 1_000_000
@@ -67,7 +67,7 @@ class ParkedLane(NamedTuple):
     since: float
     """When the lane entered, or the scan found it there."""
     place: Place | None
-    """Where the head is in a window, None if it waits for its due time or is not read yet."""
+    """Where the head is in a window; None if it waits for its due time or is not read yet."""
 
 
 @define
@@ -78,11 +78,11 @@ class _Line:
     """When the first of them entered."""
     offsets: array[int] = field(factory=lambda: array("q"))
     start: int = 0
-    """Those before have ended. They are removed together."""
+    """Entries before this index have ended; they are removed together."""
     climbing: int | None = None
-    """The record that has last moved to a level, until it ends there."""
+    """The record that moved to a level last, until it ends there."""
     dead_head: int | None = None
-    """A record that became a dead letter. Those behind it, up to ``last_follower``, become dead
+    """A record that became a dead letter. Records after it, up to ``last_follower``, become dead
     letters too."""
     last_follower: int = -1
 
@@ -114,7 +114,7 @@ class _Line:
         return self.dead_head is not None and self.dead_head < offset <= self.last_follower
 
     def judge(self, offset: int, *, is_dead: bool) -> None:
-        """Let what is outstanding follow a record that is dead now, or not follow it any more."""
+        """Let outstanding records follow a record that is dead now, or stop following it."""
         if not is_dead:
             if offset == self.dead_head:
                 self.dead_head = None
@@ -137,10 +137,9 @@ class _Line:
 
 
 class LadderIndex:
-    """The outstanding records of the lanes in the ladder, of one source partition.
+    """The outstanding records of one source partition's lanes in the ladder.
 
-    A record counts once for each of its copies. Those that are delivered have a place. Owner: poll
-    thread.
+    A record counts once for each of its copies. Delivered copies have a place. Owner: poll thread.
     """
 
     def __init__(self, limits: ParkLimits):
@@ -149,9 +148,9 @@ class LadderIndex:
         self._places: dict[tuple[Lane, int], set[Place]] = {}
         """By lane and original offset."""
         self._unread: dict[Lane, None] = {}
-        """Lanes whose head may have no place."""
+        """Lanes whose heads may have no place."""
         self._entered: Counter[tuple[Lane, int]] | None = None
-        """What has entered since ``watch``."""
+        """Records that have entered since ``watch``."""
         self.records = 0
         """How many records are outstanding in all of these lanes."""
 
@@ -174,7 +173,7 @@ class LadderIndex:
 
     @property
     def has_unread_head(self) -> bool:
-        """A record may start that is neither delivered nor in a level."""
+        """A record that is neither delivered nor in a level may start."""
         while self._unread:
             lane = next(iter(self._unread))
             line = self._lines[lane]
@@ -186,7 +185,7 @@ class LadderIndex:
     # ---- turns
 
     def at_turn(self, lane: Lane | None, offset: int, place: Place, now: float) -> SourceTurn:
-        """Return what happens to a record of the source topic; one without a lane is called."""
+        """Return what happens to a record of the source; a record without a lane is called."""
         line = None if lane is None else self._lines.get(lane)
         if line is None or offset < line.head:
             return SourceTurn.CALL
@@ -223,7 +222,7 @@ class LadderIndex:
     # ---- what happens to a record
 
     def enter(self, lane: Lane, offset: int, now: float) -> None:
-        """Record that a record is in the ladder, once its copy is acked or found by the scan."""
+        """Record that a record is in the ladder: its copy was acked, or the scan found it."""
         line = self._lines.get(lane)
         if line is None:
             line = self._lines[lane] = _Line(now)
@@ -234,9 +233,9 @@ class LadderIndex:
             self._entered[lane, offset] += 1
 
     def deliver(self, lane: Lane, offset: int, place: Place, now: float) -> None:
-        """Record where a record is delivered; again for the same place changes nothing.
+        """Record where a record is delivered; repeating the same place changes nothing.
 
-        It enters unless it is known: a copy may have been put back by hand, or written twice.
+        An unknown record enters: a copy may have been put back by hand, or written twice.
         """
         places = self._places.setdefault((lane, offset), set())
         if place in places:
@@ -267,9 +266,9 @@ class LadderIndex:
     def end(
         self, lane: Lane, offset: int, place: Place, *, is_dead: bool = False, is_copy: bool = False
     ) -> Collection[Place]:
-        """Record the outcome of a delivered record; return the places of what may start now.
+        """Record a delivered record's outcome; return the places of records that may start now.
 
-        If it is dead, what is outstanding behind it follows it. A copy without a place was
+        If it is dead, the outstanding records behind it follow it. A copy without a place was
         delivered before the index was rebuilt.
         """
         line = self._lines.get(lane)
@@ -279,13 +278,13 @@ class LadderIndex:
         return self.remove(lane, offset) if is_known else ()
 
     def follow(self, lane: Lane, offset: int, dead_head: int) -> None:
-        """Record that an outstanding record follows a dead head, which the scan has found."""
+        """Record that, according to the scan, an outstanding record follows a dead head."""
         line = self._lines[lane]
         earlier = dead_head if line.dead_head is None else min(line.dead_head, dead_head)
         line.dead_head, line.last_follower = earlier, max(line.last_follower, offset)
 
     def remove(self, lane: Lane, offset: int) -> Collection[Place]:
-        """Remove a record once; return the places of what may start now."""
+        """Remove a record once; return the places of records that may start now."""
         line = self._lines.get(lane)
         if line is None or not line.remove(offset):
             return ()
@@ -300,16 +299,16 @@ class LadderIndex:
         return tuple(self._places.get((lane, line.head), ()))
 
     def watch(self) -> None:
-        """Remember what enters from now on, while somebody looks for the copies of the others."""
+        """Remember records that enter from now on, while copies of the others are searched for."""
         self._entered = Counter()
 
     def keep_only(
         self, left: Mapping[tuple[Lane, int], AbstractSet[Place]]
     ) -> list[tuple[Lane, Collection[Place]]]:
-        """Remove the records that have neither a place nor a copy that is left.
+        """Remove the records that have neither a place nor a remaining copy.
 
-        Those that have entered since ``watch`` remain. Return the places of what may start now, by
-        lane. It looks at all records, which takes a second for a million.
+        Records that have entered since ``watch`` remain. Return the places of records that may
+        start now, by lane. It visits all records: a second for a million.
         """
         entered, self._entered = self._entered or Counter(), None
         starts: list[tuple[Lane, Collection[Place]]] = []
@@ -335,7 +334,7 @@ class LadderIndex:
     # ---- questions
 
     def parked(self) -> Iterator[ParkedLane]:
-        """Yield the lanes; the first ones have been in the ladder longest."""
+        """Yield the lanes, those longest in the ladder first."""
         for lane, line in self._lines.items():
             place = min(self._places.get((lane, line.head), ()), default=None)
             yield ParkedLane(lane, line.head, len(line) - 1, line.since, place)

@@ -1,8 +1,8 @@
-"""Copies that are gone from a ladder before they were read: by retention, or with their topic.
+"""Copies that disappeared from a ladder before they were read: by retention, or with their topic.
 
-Their records would stay outstanding and hold their lanes until the next assignment. Nobody says
-which records they were. So the ladder is read again, and a record of which no copy is left, neither
-in a log nor in a window, is outstanding no more.
+Their records would stay outstanding and hold their lanes until the next assignment. Nothing shows
+which records they were. So the ladder is read again, and a record without any copy left, in a log
+or in a window, is no longer outstanding.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from window_consumer.parking.index import Lane, Place
 from window_consumer.parking.scans import LadderContents, LadderScans, finished, of_ladder
 
 LeftCopies = Mapping[tuple[Lane, int], set[Place]]
-"""Where the copies are that are left, by lane and original offset."""
+"""The places of the remaining copies, by lane and original offset."""
 
 
 @define
 class LostCopies:
-    """Finds what is left of ladders, after a part of one is gone. Owner: poll thread."""
+    """Finds the remaining copies of ladders that have lost some. Owner: poll thread."""
 
     _scans: LadderScans
     _checks: dict[TopicPartition, Future[None]] = field(factory=dict, init=False)
@@ -35,15 +35,15 @@ class LostCopies:
         self._checks[home] = self._scans.scan_again(home)
 
     def remove(self, home: TopicPartition) -> None:
-        """Drop what is asked about a source partition, which is released."""
+        """Drop the check of a source partition that is released."""
         self._checks.pop(home, None)
 
     def clear(self) -> None:
-        """Drop everything: the worker starts anew."""
+        """Drop everything: the worker restarts."""
         self._checks.clear()
 
     def complete(self) -> Iterator[tuple[TopicPartition, LadderContents]]:
-        """Yield what is left of the ladders that have been read again.
+        """Yield the remaining copies of the ladders that have been read again.
 
         A scan that fails is repeated: the client's log says why.
         """
@@ -58,7 +58,7 @@ class LostCopies:
 
 
 def left_of(source: Partition, contents: LadderContents) -> LeftCopies:
-    """Return where copies of a source partition's records are left: in a log, or delivered."""
+    """Return the places of a source partition's remaining copies: in a log, or delivered."""
     left: dict[tuple[Lane, int], set[Place]] = {}
     ladder = {each.name: each for each in source.siblings}
     for name, copies in contents.items():

@@ -1,9 +1,10 @@
-"""Rotation: what waits at the start of a full window of the ladder is copied to its topic's end.
+"""Rotation: records that wait at the start of a ladder's full window move to their topic's end.
 
-A window full of records that may not start hides those behind it, and the head of another lane may
-be among them. So the first ones make room, unchanged, and come again at the end. Each is copied at
-most once in ``AGAIN_S``: a park topic in which nobody is found is copied no more often than that.
-A process that is killed on the way may leave two copies of a record, and each of them makes room.
+A window full of records that may not start hides the records behind it, among them perhaps the head
+of another lane. So the first ones make room: they are copied unchanged to the end and come again.
+Each is copied at most once in ``AGAIN_S``, so a park topic without a startable record is copied at
+most that often. A process that is killed during a rotation may leave two copies of a record; each
+of them makes room.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from window_consumer.parking.index import LadderRecord
 from window_consumer.parking.scans import of_ladder
 
 AGAIN_S: Final = 10.0
-"""How long a record stays where it is after it was rotated."""
+"""How long a rotated record stays where it is."""
 
 
 @define
 class Rotation:
-    """Which records of one partition of the ladder were rotated lately. Owner: poll thread."""
+    """The recently rotated records of one partition of the ladder. Owner: poll thread."""
 
     _rotated: deque[tuple[float, LadderRecord]] = field(factory=deque, init=False)
-    """The earliest first."""
+    """In order, earliest first."""
     _times: Counter[LadderRecord] = field(factory=Counter, init=False)
     """How often each record is in ``_rotated``."""
     _rests_until: float = field(default=float("-inf"), init=False)
@@ -44,7 +45,7 @@ class Rotation:
         copies_of: Callable[[LadderRecord], int],
         now: float,
     ) -> Iterator[tuple[int, CopyTo]]:
-        """Yield copies of the first of these records that may be rotated, with their offsets.
+        """Yield copies, with offsets, of the first of these records that may be rotated.
 
         ``copies_of`` returns how many copies of a record are outstanding.
         """
@@ -72,7 +73,7 @@ class Rotation:
 
 
 def _at_the_end(partition: Partition, message: Message) -> CopyTo:
-    """Return the unchanged copy of a record that waits, for the end of its partition."""
+    """Return the unchanged copy of a waiting record, for the end of its partition."""
     name = partition.name
     copy = Copy(name.topic, name.partition, message.key(), message.value(), message.headers() or ())
     return CopyTo(copy, Reason.PARKED, Outcome.ROTATED)

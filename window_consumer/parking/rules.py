@@ -1,13 +1,13 @@
-"""The rule of parking at each record's turn, and what it learns from the outcomes.
+"""The rule of parking at each record's turn, which follows the outcomes.
 
-A record of the source whose lane is in the ladder is copied to the park topic. A copy in the ladder
-that is not the first of its lane is held until it is, and so is a record of the source while there
-is no room. If it follows a dead head, it then leaves instead of being called. Each answer may be
-asked for again: only deliveries and outcomes change the index.
+A source record whose lane is in the ladder is copied to the park topic. A copy in the ladder is
+held until it is the first of its lane, and a source record while there is no room. A held record
+that follows a dead head then leaves instead of being called. Each question may be repeated: only
+deliveries and outcomes change the index.
 
 A parked record holds its lane until its copy is acked, and siblings share lanes. So the copy's turn
-comes only after the index has its offset. Of a record's two copies (a process was killed before it
-had committed) one runs after the other, for the same reason.
+comes only after the index has its offset. For the same reason, if a record has two copies because a
+process was killed before it committed, they run one after the other.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ from window_consumer.parking.scans import (
 _SHOWN_KEYS: Final = 20
 
 _LOOKED_AT: Final = 1000
-"""Lanes in the ladder that a snapshot looks at, in all partitions: a page takes five a second."""
+"""The most lanes that a snapshot visits, over all partitions: a page takes five snapshots a
+second."""
 
 
 @frozen
 class ParkingFigures:
-    """What is in a worker's ladders now."""
+    """The figures of a worker's ladders."""
 
     keys: int
     followers: int
@@ -63,7 +64,7 @@ class ParkingFigures:
 
 
 class Parking(TurnRule):
-    """Keeps the order of the lanes in the ladder, for one worker. Owner: poll thread."""
+    """Keeps the lanes in one worker's ladders in order. Owner: poll thread."""
 
     def __init__(
         self,
@@ -76,25 +77,25 @@ class Parking(TurnRule):
         """``follows``: records behind a dead head go to the dead letters, too."""
         self._limits = limits
         self._park = park
-        """Returns the copy of a record in the park topic; its outcome is PARKED. None where
-        nothing is parked any more, and only what is in the park topics keeps its order."""
+        """Returns the copy of a record for the park topic; its outcome is PARKED. None if the
+        worker no longer parks and only keeps the order of records already in the park topics."""
         self._scans = scans
         self._follows = follows
         self._scanned: dict[TopicPartition, Sequence[LadderCopy]] = {}
-        """By partition of the ladder, until that is assigned: what a scan has entered."""
+        """The copies that a scan entered, by partition of the ladder, until that is assigned."""
         self.indexes: dict[TopicPartition, LadderIndex] = {}
         """By source partition."""
         self._sources: dict[TopicPartition, Partition] = {}
         self._lost = LostCopies(scans)
         self._left: set[TopicPartition] = set()
-        """Partitions of ladders that were released, and whose source was not."""
+        """Partitions of ladders that were released while their source was not."""
         self._rotations: dict[TopicPartition, Rotation] = {}
         """By partition of the ladder."""
         self._now = 0.0
-        """The moment of the present turns."""
+        """The time of the present turns."""
 
     def figures(self) -> ParkingFigures:
-        """Return what is in the ladders now. Any thread may ask; partitions may be a tick apart."""
+        """Return the ladders' figures. Any thread may call it; partitions may be a tick apart."""
         indexes = tuple(self.indexes.values())
         keys = sum(map(len, indexes))
         return ParkingFigures(keys, max(0, sum(index.records for index in indexes) - keys))
@@ -133,7 +134,7 @@ class Parking(TurnRule):
         self._lost.clear()
 
     def tick(self, now: float) -> None:
-        """See ``TurnRule``. Starts what waited for records of which no copy is left."""
+        """See ``TurnRule``. Starts records that waited for others of which no copy is left."""
         del now
         for home, contents in self._lost.complete():
             index, source = self.indexes.get(home), self._sources.get(home)
@@ -159,9 +160,9 @@ class Parking(TurnRule):
     def rotated(
         self, partition: Partition, held: Iterable[Message], now: float
     ) -> Sequence[tuple[int, CopyTo]]:
-        """See ``TurnRule``. It makes room if a record that may start can be behind the window.
+        """See ``TurnRule``. It makes room if a startable record may be behind the window.
 
-        Behind that of a level it can be one that was put back, and has failed again.
+        Behind a level's window that may be a record that was put back and has failed again.
         """
         index, level = self.indexes.get(partition.home), partition.retry_level
         if not level.is_copy or index is None or not (level.level or index.has_unread_head):
@@ -194,7 +195,7 @@ class Parking(TurnRule):
         )
 
     def _turn_of_first(self, partition: Partition, lane: Lane | None, offset: int) -> Leave | None:
-        """Return what happens to a record that may start; None: it is called."""
+        """Return what happens to a record that may start; None if it is called."""
         if lane is None:
             return None
         return follow(partition.home, self.indexes[partition.home].dead_head_of(lane, offset))
@@ -202,7 +203,7 @@ class Parking(TurnRule):
     # ---- an observer
 
     def assigned(self, partition: Partition, now: float) -> None:
-        """See ``Observer``. Removes what the scan found and this partition has finished."""
+        """See ``Observer``. Removes copies that the scan found and this partition has finished."""
         if partition.retry_level.is_copy:
             if partition.name in self._left:
                 self._left.remove(partition.name)
@@ -222,7 +223,7 @@ class Parking(TurnRule):
             self._check_ladder(partition)
 
     def _check_ladder(self, partition: Partition) -> None:
-        """Find out which copies are left of a ladder, because some are gone."""
+        """Find the remaining copies of a ladder that has lost some."""
         if index := self.indexes.get(partition.home):
             index.watch()
             self._lost.check(partition.home)
@@ -306,7 +307,7 @@ class Parking(TurnRule):
         return self.indexes.setdefault(partition.home, LadderIndex(self._limits))
 
     def _start(self, home: TopicPartition, lane: Lane, places: Collection[Place]) -> None:
-        """Let the first record of a lane start at its places."""
+        """Let the first record of a lane start, at all of its places."""
         if places:
             leave = follow(home, self.indexes[home].dead_head_of(lane))
             for place in sorted(places):

@@ -1,8 +1,8 @@
-"""What the ladder holds of a source partition, read before anything of that partition starts.
+"""The ladder's copies of a source partition's records, read before that partition starts.
 
-The partitions of a ladder and their source have one owner, and copies start only beside their
-source. When all of them are assigned, one scan reads the ladder's from the committed offset to the
-end: only lanes and offsets are kept. An empty ladder costs one question about its lag.
+A ladder's partitions and their source have one owner, and copies start only while their source is
+assigned. When all of them are assigned, one scan reads the ladder's partitions from the committed
+offset to the end and keeps only lanes and offsets. An empty ladder costs one query of its lag.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class LadderCopy(NamedTuple):
     """Its own offset."""
     lane: Lane
     offset: int
-    """That of the first delivery."""
+    """The offset of the first delivery."""
     written: float = 0.0
-    """When, in milliseconds since 1970."""
+    """When it was written, in milliseconds since 1970."""
     follows: int | None = None
     """The dead head that it follows."""
     topic_id: bytes | None = None
-    """The id of its source topic then; None if it does not say."""
+    """The id that its source topic had then; None if the copy has none."""
 
 
 LadderContents = Mapping[TopicPartition, Sequence[LadderCopy]]
@@ -39,7 +39,7 @@ LadderContents = Mapping[TopicPartition, Sequence[LadderCopy]]
 
 
 class LadderReader(Protocol):
-    """Knows and reads the ladders of one worker."""
+    """Finds and reads the ladders of one worker."""
 
     def home_of(self, name: TopicPartition) -> TopicPartition | None:
         """Return the source partition of a partition; None if the worker reads none."""
@@ -51,13 +51,13 @@ class LadderReader(Protocol):
         """Return whether the records of a partition wait there until they are due."""
 
     def read(self, partitions: Collection[TopicPartition]) -> LadderContents:
-        """Read partitions of the ladder, which takes a while; may raise anything."""
+        """Read partitions of the ladder; takes a while, and may raise anything."""
 
 
 def of_ladder(partition: Partition, message: Message) -> tuple[Lane, int] | None:
     """Return the lane and the original offset of a record; None if it has no order.
 
-    A stray is none of its partition's.
+    A stray does not belong to its partition.
     """
     key = message.key()
     if key is None:
@@ -72,7 +72,7 @@ def of_ladder(partition: Partition, message: Message) -> tuple[Lane, int] | None
 
 
 def in_lanes(contents: LadderContents, topic_id: str | None) -> LadderContents:
-    """Return copies in their lanes, for a source topic that has this id now."""
+    """Return copies in their lanes, for a source topic whose present id is this."""
     return {
         name: [
             copy._replace(lane=_lane_of(copy.lane, copy.topic_id, topic_id))
@@ -85,17 +85,17 @@ def in_lanes(contents: LadderContents, topic_id: str | None) -> LadderContents:
 
 
 def _lane_of(key: Lane, topic_id: bytes | None, current: str | None) -> Lane:
-    """Return the lane of a copy, from the id that its source topic had, and the one it has now.
+    """Return the lane of a copy, from its source topic's ids then and now.
 
-    The records of a topic that was deleted and recreated have the same offsets again, so those that
-    it had before are in a lane of their own. A copy without the id is of the current one.
+    A recreated topic uses the same offsets again, so records of the deleted one have lanes of their
+    own. A copy without an id belongs to the current topic.
     """
     is_current = not topic_id or not current or topic_id == current.encode()
     return key if is_current else (key, topic_id)
 
 
 def finished(partition: Partition, copies: Iterable[LadderCopy]) -> Iterator[LadderCopy]:
-    """Yield those of a partition's copies that have finished, in this assignment or before."""
+    """Yield the partition's copies that have finished, in this assignment or before."""
     ranges, begins = list(partition.finished_ranges()), partition.window.next_offset
     for copy in copies:
         if copy.at < begins or any(copy.at in each for each in ranges):
@@ -103,11 +103,11 @@ def finished(partition: Partition, copies: Iterable[LadderCopy]) -> Iterator[Lad
 
 
 LOOK_S = 0.5
-"""How often it looks whether a ladder is complete, while partitions wait for theirs."""
+"""How often it checks whether a ladder is complete while partitions wait for it."""
 
 OWN_S = 10.0
-"""How long a source partition waits for those of its ladder. While the levels of a group change,
-another member may have some of them, and calls nothing there."""
+"""How long a source partition waits for its ladder's partitions. While the levels of a group
+change, another member may have some of them, and starts nothing there."""
 
 
 def _start(run: Callable[[], None]) -> None:
@@ -130,11 +130,11 @@ class LadderScans:
         """Starts the thread that runs a function."""
         self._now = now
         self._changed = Condition()
-        """Guards what follows."""
+        """Guards the fields below."""
         self._owned: set[TopicPartition] = set()
-        """The partitions of sources and ladders that are assigned."""
+        """The assigned partitions of sources and ladders."""
         self._waiting: dict[TopicPartition, tuple[float, Future[None]]] = {}
-        """Source partitions that wait, and until when for their ladders."""
+        """Waiting source partitions, and until when they wait for their ladders."""
         self._is_reading = False
         self._found: dict[TopicPartition, LadderContents] = {}
 
@@ -150,7 +150,7 @@ class LadderScans:
         return future
 
     def scan_again(self, home: TopicPartition) -> Future[None]:
-        """Scan a ladder once more, whoever owns its partitions; ``take`` returns what is found."""
+        """Scan a ladder again, whoever owns its partitions; ``take`` returns the result."""
         return self._scan(home, float("-inf"))
 
     def _scan(self, home: TopicPartition, until: float) -> Future[None]:
@@ -165,7 +165,7 @@ class LadderScans:
         return future
 
     def take(self, home: TopicPartition) -> LadderContents | None:
-        """Return what was found of a source partition since its assignment, once."""
+        """Return, once, the copies of a source partition's records found since its assignment."""
         return self._found.pop(home, None)
 
     def is_level(self, name: TopicPartition) -> bool:
@@ -178,7 +178,7 @@ class LadderScans:
             self._owned.discard(name)
 
     def clear(self) -> None:
-        """Drop all partitions: the worker starts anew."""
+        """Drop all partitions: the worker restarts."""
         with self._changed:
             self._owned.clear()
             self._waiting.clear()
@@ -192,7 +192,7 @@ class LadderScans:
                 self._changed.wait(LOOK_S)
 
     def scan_complete(self) -> bool:
-        """Scan the ladders of which all is assigned; return False if no partition waits.
+        """Scan the ladders whose partitions are all assigned; return False if no partition waits.
 
         Which topics belong to a ladder may change while they wait.
         """
@@ -215,7 +215,7 @@ class LadderScans:
             found = self._reader.read(
                 sorted(each for _, names in complete.values() for each in names)
             )
-        except Exception as exception:  # whoever has asked for the scan repeats it
+        except Exception as exception:  # the caller repeats the scan
             error = exception
         for home, (future, names) in complete.items():
             with self._changed:

@@ -1,4 +1,4 @@
-"""The park topic: what a parked record's copy says, and what the ladder's topics hold."""
+"""The park topic: the copies of parked records, and reading the ladder's topics."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ _OFFSET: Final = names.ORIGINAL_OFFSET
 _TOPIC_ID: Final = names.ORIGINAL_TOPIC_ID
 
 _BATCH: Final = 1000
-"""Small enough that most batches are gone before Python looks for garbage among their headers."""
+"""Small enough that most batches are freed before Python's garbage collector visits their
+headers."""
 
 
 @frozen
 class ParkTopics:
-    """The park topics and ladders of one worker; any thread may ask."""
+    """The park topics and ladders of one worker. Any thread may use them."""
 
     worker: PreparedWorker
     names: TopicsConfig
@@ -97,14 +98,14 @@ class ParkTopics:
         copies = _Copies(self.home_of)
         with GroupProgress(worker.plan.consumer, group, worker.log, self.oauth_token) as progress:
             standing = progress.standing(partitions)
-            # Asked for afterwards: nothing that the committed offset belongs to is beyond it.
+            # Queried afterwards, so that no record before the committed offset is beyond it.
             ends = worker.cluster.log_ends(list(partitions))
             firsts = self._firsts(standing, ends)
             spans = {name: Span(firsts[name], ends[name]) for name in partitions}
             spans = {name: span for name, span in spans.items() if span.count}
             if not spans:
                 return {}
-            # A killed member's transaction may be open in front of copies that count.
+            # A killed member's open transaction may be in front of committed copies.
             progress.start(spans, {}, awaits_transactions=True)
             while messages := progress.read(_BATCH):
                 copies.add(messages)
@@ -114,7 +115,7 @@ class ParkTopics:
     def _firsts(
         self, standing: Mapping[TopicPartition, CommittedMark], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return where the worker begins: a commit of another log counts neither there nor here."""
+        """Return where the worker begins: like the worker, ignore a commit of another log."""
         notes = {name: decode(each.mark) for name, each in standing.items() if ends[name]}
         named = {name: note for name, note in notes.items() if note is not None and note.topic_hash}
         topics = self.worker.cluster.topics(sorted({name.topic for name in named}))
@@ -143,7 +144,7 @@ class ParkTopics:
             worker.plan.consumer, worker.log, group=group, oauth_token=self.oauth_token
         ) as reader:
             for target in targets:
-                # Without a partition of its number a dead letter may be in each.
+                # If its number has no partition there, a dead letter may be in any partition.
                 everywhere = max(numbers) >= target.partitions
                 logs = {
                     name: log
@@ -161,17 +162,17 @@ class ParkTopics:
 class _Copies:
     """The copies of ladders' own records, by partition of the ladder.
 
-    A start waits until all are read, so nothing is decoded twice that many of them have in common.
+    A start waits until all are read, so values that many copies share are decoded only once.
     """
 
     def __init__(self, home_of: Callable[[TopicPartition], TopicPartition | None]):
         self.found: dict[TopicPartition, list[LadderCopy]] = {}
         self._home_of = home_of
         self._lists: dict[tuple[object, ...], list[LadderCopy] | None] = {}
-        """By the partition of a copy and what it says about its source; None for strays."""
+        """By a copy's partition and its headers about the source; None for strays."""
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Add those of these copies that belong to the ladder and have a lane."""
+        """Add the copies that belong to the ladder and have a lane."""
         lists = self._lists
         for message in messages:
             headers = dict(message.headers() or ())
@@ -197,7 +198,7 @@ class _Copies:
 
 
 def parked(partition: Partition, message: Message, target: Target, group: str) -> CopyTo:
-    """Return the copy of a record of the source, which has not been called.
+    """Return the copy of an uncalled source record.
 
     It keeps its partition's number.
     """

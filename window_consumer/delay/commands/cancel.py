@@ -1,4 +1,4 @@
-"""``window-consumer delay cancel``: a record that is not to be delivered."""
+"""``window-consumer delay cancel``: prevents the delivery of a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``window-consumer delay send``: one record, to be delivered at a time."""
+"""``window-consumer delay send``: sends one record for delivery at a given time."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def send_command(**options: Any) -> int:
 
 
 def _headers(options: Mapping[str, Any], record_id: str) -> list[tuple[str, bytes | None]]:
-    """Return the record's headers; raise a click.UsageError for what they cannot be."""
+    """Return the record's headers; raise a click.UsageError for invalid ones."""
     delay_s, at_ms = options["delay"], options["at_ms"]
     if (delay_s is None) == (at_ms is None):
         raise click.UsageError("give either --delay or --at")
@@ -122,7 +122,7 @@ def _value(text: str | None, file: IO[bytes] | None) -> bytes | None:
 
 
 def _checked(service: ConfiguredService, headers: list[tuple[str, bytes | None]]) -> int:
-    """Return when the record is due, in ms since 1970; UsageError for what is never delivered."""
+    """Return when the record is due, in ms since 1970; raise UsageError if that is too late."""
     now_ms = round(time.time() * 1000)
     try:
         at_ms = request_of(dict(headers), now_ms, Targets.of(service.loaded.config)).at_ms

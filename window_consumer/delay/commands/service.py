@@ -1,4 +1,4 @@
-"""The delay service of a configuration, for commands that run beside it."""
+"""The delay service of a configuration, for commands that run separately from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from window_consumer.plan.feature_list import FeatureList
 
 @frozen
 class ConfiguredService:
-    """A delay service as a file describes it."""
+    """A delay service as described in a file."""
 
     loaded: LoadedConfig
     section: DelayConfig
@@ -29,7 +29,7 @@ class ConfiguredService:
     def load(
         cls, config: Path, overrides: Sequence[str], features: FeatureList
     ) -> ConfiguredService:
-        """Load it; raise ConfigError for a file that has none."""
+        """Load it; raise ConfigError if the file has none."""
         loaded = load(config, {}, overrides, sections=features.sections, only_section=WORKER)
         section = loaded.config.section(DelayConfig)
         if not section.to:

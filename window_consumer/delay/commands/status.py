@@ -1,4 +1,4 @@
-"""``window-consumer delay status``: what waits in each level, and until when."""
+"""``window-consumer delay status``: shows how many records wait in each level, and until when."""
 
 from __future__ import annotations
 

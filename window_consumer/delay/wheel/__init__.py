@@ -1,1 +1,1 @@
-"""The wheel (``store: wheel``): records wait in files of a second each."""
+"""The wheel (``store: wheel``): records wait in files, one for each second."""

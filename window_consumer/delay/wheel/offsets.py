@@ -1,4 +1,4 @@
-"""A set of offsets that knows its lowest: one bit each, in blocks that are dropped once empty."""
+"""A set of offsets with a known minimum: one bit each, in blocks that are dropped once empty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class OffsetSet:
     def __init__(self) -> None:
         self._blocks: dict[int, int] = {}
         self._first: int | None = None
-        """The lowest block; None if it has to be found again."""
+        """The lowest block; None if it must be found again."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -25,7 +25,7 @@ class OffsetSet:
         return bool(self._blocks.get(offset >> _SHIFT, 0) >> (offset & _MASK) & 1)
 
     def add(self, offset: int) -> None:
-        """Add an offset that it may have already."""
+        """Add an offset, which may already be there."""
         block, bit = offset >> _SHIFT, 1 << (offset & _MASK)
         bits = self._blocks.get(block, 0)
         if bits & bit:
@@ -36,7 +36,7 @@ class OffsetSet:
         self._count += 1
 
     def discard(self, offsets: Iterable[int]) -> None:
-        """Remove those of these offsets that are there."""
+        """Remove offsets; those that are not there are ignored."""
         blocks = self._blocks
         for offset in offsets:
             block, bit = offset >> _SHIFT, 1 << (offset & _MASK)

@@ -1,8 +1,8 @@
-"""The folder of one partition's wheel: its slots, and what they cover.
+"""The folder of one partition's wheel: its slots and the offsets they cover.
 
-The files are a cache of the topic. They count only if this machine has not started anew since they
-were written, as a process that is killed loses nothing that the system has taken. Otherwise, and
-if anything is damaged, the wheel is read from Kafka.
+The files are a cache of the topic. They count only if this machine has not been restarted since
+they were written: a killed process loses nothing that the operating system has accepted. Otherwise,
+or if anything is damaged, the wheel is read from Kafka.
 """
 
 from __future__ import annotations
@@ -33,34 +33,35 @@ _LOCK: Final = "lock"
 
 
 def boot_id() -> str | None:
-    """Return what changes when the machine starts; None where the system does not tell it."""
+    """Return an id that changes with each start of the machine; None if the system has none."""
     return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None
 
 
 @frozen
 class Cached:
-    """What the files of an earlier owner cover."""
+    """The offsets that an earlier owner's files cover."""
 
     taken: Ranges
-    """Offsets whose records are in the files, or wait no more; all before the first, too."""
+    """Offsets whose records are in the files or no longer wait; also all offsets before the
+    first."""
     fired: int
 
 
 @define
 class WheelFolder:
-    """A wheel on disk, which one process at a time may use. Owner: one thread at a time."""
+    """A wheel on disk, used by one process at a time. Owner: one thread at a time."""
 
     path: Path
     wheel: Wheel
     begins_at: int | None
-    """The offset from which on the window takes records in; None without a commit."""
+    """The offset from which the window takes records in; None without a commit."""
     committed: int | None
     topic_hash: int
     missing: Ranges
-    """What the earlier owner took in, and the files do not cover: read it from Kafka."""
+    """Offsets that the earlier owner took in but the files do not cover: read them from Kafka."""
     _lock: int
     continues: bool = False
-    """It was open before, in this process: the window begins where it does."""
+    """It was open before in this process: the window begins where the wheel does."""
     _taken: Ranges = ()
     _boot: str | None = field(factory=boot_id)
 
@@ -127,13 +128,13 @@ class WheelFolder:
         self.wheel = self.wheel.emptied(int(wall_ms // 1000) - 1)
 
     def save(self, taken: Ranges) -> None:
-        """Write all that waits, and record that the files cover these offsets from now on."""
+        """Write all waiting records, and record that the files cover these offsets from now on."""
         self.wheel.flush()
         self._taken = taken
         self.record()
 
     def record(self) -> None:
-        """Record which second has fired last."""
+        """Record the last second that has fired."""
         position = {
             "boot": self._boot,
             "topic_hash": self.topic_hash,
@@ -149,7 +150,7 @@ class WheelFolder:
         (self.path / _POSITION).unlink(missing_ok=True)
 
     def delete_fired(self, fired: Iterable[int]) -> None:
-        """Record that seconds have fired, and delete their files then."""
+        """Record that seconds have fired, then delete their files."""
         seconds = list(fired)
         if seconds:
             self.record()
@@ -157,7 +158,7 @@ class WheelFolder:
             self.wheel.delete_fired(second)
 
     def close(self) -> None:
-        """Give the folder up."""
+        """Release the folder."""
         try:
             self.wheel.close()
         finally:
@@ -166,7 +167,7 @@ class WheelFolder:
 
 def _clear(slots: SlotFiles) -> None:
     for _ in slots.found():
-        """It knows the slot from now on."""
+        """From now on the slot is known."""
     slots.delete_all()
 
 
@@ -182,7 +183,7 @@ def _cached(path: Path, topic_hash: int) -> Cached | None:
 
 
 def contained_in(ranges: Ranges) -> Callable[[int], bool]:
-    """Return what says whether an offset is in ascending ranges."""
+    """Return a test of whether an offset is in these ascending ranges."""
     starts = [start for start, _ in ranges]
 
     def contains(offset: int) -> bool:

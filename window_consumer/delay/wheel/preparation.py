@@ -1,4 +1,4 @@
-"""Makes wheels ready before their partitions begin: from files, and else from Kafka."""
+"""Prepares wheels before their partitions begin, from files or else from Kafka."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from window_consumer.plan.topics.prepared_worker import PreparedWorker
 
 
 class WheelReader(Protocol):
-    """Reads what the group knows of partitions. Each call may take long, and raise anything."""
+    """Reads the group's records and commits. Each call may take long and may raise anything."""
 
     def notes(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, CommitNote | None]:
-        """Return what was committed; None for partitions without a commit of ours."""
+        """Return the committed notes; None for partitions without a commit of ours."""
 
     def read(self, spans: Mapping[TopicPartition, Span], take: Callable[[Message], None]) -> None:
         """Pass the records of these spans to ``take``."""
 
 
 class GroupWheelReader:
-    """Reads for the group of a worker."""
+    """Reads for a worker's group."""
 
     def __init__(self, worker: PreparedWorker, oauth_token: OauthToken | None):
         self._worker = worker
@@ -110,7 +110,7 @@ class WheelPreparation:
         self._wheels.remove(name)
 
     def open_empty(self, name: TopicPartition) -> WheelFolder:
-        """Open the wheel of a partition of which nothing waits."""
+        """Open the wheel of a partition without waiting records."""
         return self._open(name, None)
 
     # ---- on its own thread
@@ -126,14 +126,14 @@ class WheelPreparation:
             self.make_ready({each.name: each.future for each in requests})
 
     def make_ready(self, wanted: Mapping[TopicPartition, Future[None]]) -> None:
-        """Open these wheels, and say so by their futures."""
+        """Open these wheels and complete their futures."""
         opened: dict[TopicPartition, WheelFolder] = {}
         waiting = dict(wanted)
         try:
             for name, note in self._reader.notes(list(wanted)).items():
                 try:
                     opened[name] = self._open(name, note)
-                except Exception as error:  # as below, and the others go on
+                except Exception as error:  # as below; the others continue
                     _fail(waiting.pop(name), error)
             self._read_missing(opened)
         except Exception as error:  # the preparation of the partitions reports it

@@ -1,4 +1,4 @@
-"""Which records wait in a wheel: all that are due within two hours and whose second is not over."""
+"""Which records wait in a wheel: those due within two hours whose second is not over."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from window_consumer.model.record import Message, TopicPartition
 
 @frozen
 class Admission:
-    """Decides by the record alone whether it waits in a wheel, so that later owners agree."""
+    """Decides from the record alone whether it waits in a wheel, so that later owners agree."""
 
     targets: Targets
     max_ms: float
     """``delay.max``, in milliseconds."""
 
     def admit(self, role: RetryTopicLevel, message: Message) -> WaitingRecord | None:
-        """Return a record of a worker's topic as it waits; None if it never waits in a wheel."""
+        """Return a topic's record as a waiting record; None if it never waits in a wheel."""
         hop = role.hop_of(message)
         headers = message.headers() or ()
         try:
@@ -42,7 +42,7 @@ class Admission:
         return self._waiting(message, hop, request)
 
     def admit_again(self, role: RetryTopicLevel, message: Message) -> WaitingRecord | None:
-        """Return a record that an earlier owner has taken in, which allowed perhaps other targets.
+        """Return a record that an earlier owner took in, perhaps with other allowed targets.
 
         None if it never waited in a wheel.
         """
@@ -70,7 +70,7 @@ class Admission:
 
 
 class WheelRule(TurnRule):
-    """Finishes records that wait in a wheel from then on. Owner: poll thread."""
+    """Finishes records that from then on wait in a wheel. Owner: poll thread."""
 
     def __init__(self, admission: Admission, wheels: Wheels):
         self._admission = admission
@@ -87,7 +87,7 @@ class WheelRule(TurnRule):
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float
     ) -> Mapping[int, Turn]:
-        """See TurnRule. Other records are a matter of ``DelayRule``."""
+        """See TurnRule. ``DelayRule`` handles all other records."""
         del now
         wheel = self._wheels[partition.name].wheel
         asked = self._asked.setdefault(partition.name, {})

@@ -1,8 +1,8 @@
-"""The files of a wheel: one for each second, to which records are only appended.
+"""The files of a wheel: one append-only file for each second.
 
-Of all wheels of a process, at most 64 files are open. What was appended lies in memory until
-``flush``; a process that is killed loses it, and reads it from Kafka again. Each file begins with
-the version of its format.
+All wheels of a process together have at most 64 files open. Appended bytes stay in memory until
+``flush``; a killed process loses them and reads them from Kafka again. Each file begins with its
+format version.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from window_consumer.delay.wheel.waiting_record import (
 
 MAX_OPEN: Final = 64
 _LONGEST_BUFFER: Final = 16 * 1024
-"""A slot with more bytes in memory is written at once: a second may have any number of records."""
+"""A slot with more bytes in memory than this is written at once: a second may have any number of
+records."""
 
 _MOST_BUFFERED: Final = 2 * 1024**2
-"""Of all slots of a wheel together."""
+"""The most bytes in memory of all slots of a wheel."""
 
 _LONGEST_LOADED: Final = 8 * 1024**2
-"""The records of a second are read in the order in which they are due, one by one."""
+"""The longest slot kept in memory: a second's records are read one by one as they are due."""
 
 _SUFFIX: Final = ".slot"
 
 VERSION: Final = 1
-"""Of the format of a file. Raise it whenever a record's bytes change."""
+"""The version of the file format. Raise it whenever the bytes of a record change."""
 
 _MARK: Final = b"wcs"
 _HEAD: Final = _MARK + bytes([VERSION])
 
 
 class OpenFiles:
-    """Descriptors of slot files, the least recently used of which are closed. Owner: one thread."""
+    """Descriptors of slot files; the least recently used ones are closed. Owner: one thread."""
 
     def __init__(self, most: int = MAX_OPEN):
         self._most = most
@@ -93,19 +94,19 @@ class SlotFiles:
         self._buffered = 0
 
     def use(self, files: OpenFiles) -> None:
-        """Share these open files from now on."""
+        """Use these shared open files from now on."""
         self.close()
         self._files = files
 
     def found(self) -> Iterator[int]:
-        """Yield the seconds that have files of an earlier process, and take them over."""
+        """Yield the seconds with files of an earlier process, and take those files over."""
         for path in self._directory.glob(f"*{_SUFFIX}"):
             second = int(path.stem)
             self._slots[second] = _Slot(path.stat().st_size)
             yield second
 
     def append(self, second: int, data: bytes) -> tuple[int, bool]:
-        """Append bytes; return their position, and whether they are the first of their slot."""
+        """Append bytes; return their position and whether they are the first of their slot."""
         slot = self._slots.get(second)
         is_new = slot is None
         if slot is None:
@@ -124,7 +125,7 @@ class SlotFiles:
         return at, is_new
 
     def flush(self) -> None:
-        """Write what lies in memory: a killed process does not lose it any more."""
+        """Write the bytes in memory, so that a killed process does not lose them."""
         for second in list(self._dirty):
             self._write(second)
 
@@ -144,20 +145,20 @@ class SlotFiles:
         self._dirty.discard(second)
 
     def checked(self, second: int) -> Iterator[PlaceInFile]:
-        """Yield where the records of a slot are.
+        """Yield the places of a slot's records.
 
-        Raises UnknownVersionError for a file in another format, and DamagedError for a record that
-        is not whole.
+        Raises UnknownVersionError for a file in another format and DamagedError for an incomplete
+        record.
         """
         slot = self._slots[second]
-        if slot.written:  # a process that is killed as it creates a file leaves an empty one
+        if slot.written:  # a process killed while it creates a file leaves an empty one
             found = self.read(second, 0, min(len(_HEAD), slot.written))
             if found != _HEAD:
                 raise UnknownVersionError(_version_in(found))
         yield from self._places(second, checked=True)
 
     def load(self, second: int) -> Iterator[PlaceInFile]:
-        """Keep a slot in memory until it is deleted unless it is too long, and yield its places.
+        """Load a slot and yield its places; it stays in memory until deleted unless it is too long.
 
         Raises DamagedError for a record that is cut off; others are not checked.
         """
@@ -191,7 +192,7 @@ class SlotFiles:
             self._buffered -= len(slot.buffer)
             self._dirty.discard(second)
         self._files.close(self._path(second))
-        with suppress(FileNotFoundError):  # nothing of it was written
+        with suppress(FileNotFoundError):  # no bytes of it were written
             Path(self._path(second)).unlink()
 
     def delete_all(self) -> None:
@@ -200,7 +201,7 @@ class SlotFiles:
             self.delete(second)
 
     def close(self) -> None:
-        """Close all files; what lies in memory is lost."""
+        """Close all files; bytes still in memory are lost."""
         for second in self._slots:
             self._files.close(self._path(second))
 
@@ -209,6 +210,6 @@ class SlotFiles:
 
 
 def _version_in(head: bytes) -> int | None:
-    """Return the version that a file's head names; None if it is no such head."""
+    """Return the version in a file's head; None if it is not such a head."""
     is_ours = len(head) == len(_HEAD) and head.startswith(_MARK)
     return head[-1] if is_ours else None

@@ -1,7 +1,7 @@
-"""The slot whose second comes next: where its records are, by due time, and the first of them.
+"""The slot whose second comes next: the places of its records by due time, and the first records.
 
-Decoding is a large part of what a record costs. It is done before the second begins, as far as
-memory allows: the second is for sending.
+Decoding is a large part of a record's cost. As far as memory allows, it is done before the second
+begins: the second is for sending.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from window_consumer.delay.wheel.waiting_record import WaitingRecord, decode
 _STEP_MS: Final = 10
 
 _LENGTH_BITS: Final = 28
-"""Of a place in a file: records are smaller than 256 MiB, files than 64 GiB."""
+"""The bits of a place that hold the length: records are smaller than 256 MiB, files than 64 GiB."""
 
 _LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
 
@@ -36,13 +36,13 @@ class _Step:
 
 @define
 class LoadedSlot:
-    """The records of one second by due time. Owner: that of the wheel."""
+    """The records of one second by due time. Owner: the wheel's owner."""
 
     files: SlotFiles
     second: int
     steps: dict[int, _Step] = field(factory=dict)
     count: int = 0
-    """The records of its file."""
+    """The number of records in its file."""
     decoded_bytes: int = 0
     """The bytes of records that were decoded and not taken."""
 
@@ -69,7 +69,7 @@ class LoadedSlot:
         return found
 
     def decode_ahead(self, most_bytes: int) -> int:
-        """Decode the next records that are not decoded yet, about so many bytes of them.
+        """Decode about this many bytes of the next records that are not decoded yet.
 
         Returns the bytes; raises DamagedError.
         """

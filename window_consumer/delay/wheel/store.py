@@ -1,4 +1,4 @@
-"""The wheels of a delay service that runs: what its worker gets for them."""
+"""The wheels of a running delay service, as parts of its worker."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ class WheelStore:
 
     @property
     def guarantee(self) -> MakeGuarantee:
-        """What makes the guarantee of the worker's Engine."""
+        """Makes the guarantee of the worker's Engine."""
         return partial(WheelGuarantee, wheels=self._wheels, open_empty=self.preparation.open_empty)
 
     def send_through(self, sink: Sink, clock: Clock) -> None:
-        """Send what is due through this sink."""
+        """Send due records through this sink."""
         self._wheels.sending = DueSending(
             sink, clock, self._detour, self._targets.allows, self._check
         )
 
     def _detour(self, record: WaitingRecord, wall_ms: float) -> Copy:
-        """Return a copy for the shortest level, from which the worker delivers as usual.
+        """Return a copy for the shortest level, from where the worker delivers as usual.
 
-        So a target that refuses a record, or is no longer allowed, is the worker's matter.
+        So the worker handles targets that refuse records or are no longer allowed.
         """
         copy = record.copy
         headers = [*copy.headers, (names.DELIVER_TO, copy.topic.encode())]

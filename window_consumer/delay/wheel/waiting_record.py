@@ -10,7 +10,8 @@ from zlib import crc32
 from window_consumer.model.protocols import Copy
 
 _HEAD: Final = struct.Struct("<IIqqqqi")
-"""Checksum of what follows, length of the body, due time, offset, first offset, time, partition."""
+"""Checksum of the bytes after it, length of the body, due time, offset, first offset, time,
+partition."""
 
 _BODY: Final = struct.Struct("<HiiH")
 _HEADER: Final = struct.Struct("<Hi")
@@ -22,7 +23,7 @@ _CHUNK: Final = 256 * 1024
 
 
 class DamagedError(Exception):
-    """A file does not hold what was written to it."""
+    """A file does not hold the bytes that were written to it."""
 
     def __str__(self) -> str:
         return "a file is damaged"
@@ -34,7 +35,7 @@ class UnknownVersionError(DamagedError):
     def __init__(self, version: int | None):
         super().__init__(version)
         self.version = version
-        """What its head says; None if it has none."""
+        """The version in its head; None if it has no head."""
 
     def __str__(self) -> str:
         found = "no version" if self.version is None else f"version {self.version}"
@@ -42,7 +43,7 @@ class UnknownVersionError(DamagedError):
 
 
 class PlaceInFile(NamedTuple):
-    """Where a record is in its file, and when it is due."""
+    """A record's place in its file and its due time."""
 
     at: int
     length: int
@@ -51,18 +52,18 @@ class PlaceInFile(NamedTuple):
 
 
 class WaitingRecord(NamedTuple):
-    """A record to deliver, and where it comes from; times in milliseconds since 1970."""
+    """A record to deliver, and its origin; times in milliseconds since 1970."""
 
     due_ms: int
     offset: int
     """Its offset in the partition whose wheel it waits in."""
     copy: Copy
-    """What is delivered. The id is the last header."""
+    """The record to deliver. Its id is the last header."""
     first_partition: int
-    """Where the service's own topic had it first."""
+    """Its first place in the service's own topic."""
     first_offset: int
     timestamp: int | None
-    """The record's own time; None if it has none."""
+    """The record's own timestamp; None if it has none."""
 
     @property
     def record_id(self) -> bytes:
@@ -126,12 +127,12 @@ def decode(data: bytes) -> WaitingRecord:
 def places(
     read: Callable[[int, int], bytes], first: int, size: int, *, checked: bool
 ) -> Iterator[PlaceInFile]:
-    """Yield where the records of a file are: from position ``first`` to its ``size`` in bytes.
+    """Yield the places of a file's records, from position ``first`` to its ``size`` in bytes.
 
     ``read`` takes a position and a length.
 
-    Raises DamagedError at the first one that is incomplete, and if ``checked`` at one that was
-    changed. ``decode`` checks a record in any case.
+    Raises DamagedError at the first incomplete record and, if ``checked``, at the first changed
+    one. ``decode`` checks each record in any case.
     """
     at = begin = first
     data = b""

@@ -1,8 +1,9 @@
-"""The wheel of one partition: what waits in it, and what is due.
+"""The wheel of one partition: its waiting records and those that are due.
 
-Each second has a slot, which is a file. Just before its second begins, a slot is loaded: where its
-records are is kept, by due time. They are taken when they are due, and are done when the broker has
-acked them. A second has fired when it is over and all of its records are done: its file is deleted.
+Each second has a slot, which is a file. Just before its second begins, a slot is loaded: the places
+of its records are kept by due time. Records are taken when they are due, and done when the broker
+has acked them. A second has fired when it is over and all of its records are done; its file is then
+deleted.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from window_consumer.delay.wheel.waiting_record import DamagedError, WaitingReco
 from window_consumer.model.offset_ranges import Ranges, united
 
 SLOTS: Final = 7200
-"""Slots of a second each: what is further away passes through levels first."""
+"""How many slots there are, a second each: records due later pass through levels first."""
 
 HORIZON_MS: Final = SLOTS * 1000
 _AHEAD_MS: Final = 500
-"""How early a slot is loaded: its second is for sending."""
+"""How early a slot is loaded: its second itself is for sending."""
 
 _MOST_DELIVERED: Final = 2000
-"""Each is a range in the commit as a rule: more of them would not fit."""
+"""The most delivered offsets in a commit. Each usually is a range, and more would not fit."""
 
 
 @define
 class _Taken:
-    """A second whose records were taken: those without an ack, and the offsets of the others."""
+    """A second whose records were taken: those without an ack and the offsets of the others."""
 
     open: int = 0
     done: array[int] = field(factory=lambda: array("q"))
 
 
 class Wheel:
-    """What waits of one partition. Owner: one thread at a time.
+    """The waiting records of one partition. Owner: one thread at a time.
 
     Memory: a bit for each offset from the lowest that waits to the highest, some 200 bytes for each
     second with records, and 8 bytes for each record of the second that fires.
@@ -49,9 +50,9 @@ class Wheel:
     def __init__(self, files: SlotFiles, fired: int):
         self._files = files
         self.fired = fired
-        """The last second that has fired: with all before it, it has no record any more."""
+        """The last second that has fired: it and all before it have no records left."""
         self._closed = fired
-        """The last second of which all records were taken."""
+        """The last second whose records were all taken."""
         self._waiting = OffsetSet()
         self._taken: dict[int, _Taken] = {}
         self._in_flight: set[int] = set()
@@ -69,18 +70,18 @@ class Wheel:
 
     @property
     def lowest(self) -> int | None:
-        """The lowest offset that waits, or was taken and is not done."""
+        """The lowest offset that waits, or was taken but is not done."""
         return self._waiting.lowest()
 
     def takes(self, due_ms: int, wall_ms: float) -> bool:
-        """Return whether a record that is due then may be added; else its second is over."""
+        """Return whether a record due then may be added; False if its second is over."""
         second = due_ms // 1000
         return second > self._closed and (second + 1) * 1000 > wall_ms
 
     # ---- records in
 
     def add(self, record: WaitingRecord) -> None:
-        """Let a record wait, of which ``takes`` is true."""
+        """Let a record wait for which ``takes`` is true."""
         data = encode(record)
         second = record.second
         at, is_new = self._files.append(second, data)
@@ -96,10 +97,10 @@ class Wheel:
         self._counts[second] = self._counts.get(second, 0) + 1
 
     def restore(self, is_waiting: Callable[[int], bool], fired: int) -> None:
-        """Take over the files of an earlier process, which begins an empty wheel.
+        """Take the files of an earlier process over into an empty wheel.
 
-        ``is_waiting`` says whether an offset belongs to this wheel; what has files until ``fired``
-        was delivered. Raises DamagedError if a file is not what was written.
+        ``is_waiting`` returns whether an offset belongs to this wheel; records in files up to
+        ``fired`` were delivered. Raises DamagedError if a file is not as it was written.
         """
         for second in sorted(self._files.found()):
             if second <= max(fired, self.fired):
@@ -118,7 +119,7 @@ class Wheel:
     def due(self, wall_ms: float, most: int) -> list[WaitingRecord]:
         """Take up to ``most`` records that are due; ``done`` must follow for each.
 
-        Raises DamagedError if a file is not what was written.
+        Raises DamagedError if a file is not as it was written.
         """
         found: list[WaitingRecord] = []
         while len(found) < most:
@@ -131,14 +132,14 @@ class Wheel:
             found += new
             self._taken.setdefault(loaded.second, _Taken()).open += len(new)
             if len(batch) == asked:
-                continue  # others may be due
+                continue  # further records may be due
             if loaded.steps or wall_ms < (loaded.second + 1) * 1000:
                 break
             self._closed, self._loaded = loaded.second, None
         return found
 
     def _not_taken(self, records: Iterable[WaitingRecord]) -> list[WaitingRecord]:
-        """Take those that wait. A record that Kafka delivered twice is in the file twice."""
+        """Take the records that still wait: one that Kafka delivered twice is in the file twice."""
         in_flight, waiting, found = self._in_flight, self._waiting, []
         for record in records:
             offset = record.offset
@@ -148,9 +149,9 @@ class Wheel:
         return found
 
     def decode_ahead(self, wall_ms: float, most_bytes: int) -> int:
-        """Decode records of the slot that is loaded; return their bytes, 0 if there are none.
+        """Decode records of the loaded slot; return their bytes, 0 if there are none.
 
-        What is due is then at hand: its second is for sending. Raises DamagedError as ``due``.
+        Due records are then ready to send. Raises DamagedError like ``due``.
         """
         loaded = self._load(wall_ms)
         return 0 if loaded is None else loaded.decode_ahead(most_bytes)
@@ -172,7 +173,7 @@ class Wheel:
         return self._loaded
 
     def _put_back(self, loaded: LoadedSlot) -> None:
-        """Unload a slot that has not begun, as an earlier second has got its first record."""
+        """Unload a slot that has not begun because an earlier second got its first record."""
         self._counts[loaded.second] = loaded.count
         heapq.heappush(self._seconds, loaded.second)
         self._loaded = None
@@ -212,13 +213,13 @@ class Wheel:
         self._files.delete(second)
 
     def next_ms(self, wall_ms: float) -> float | None:
-        """Return when ``due`` should be called; None if none waits that was not taken."""
+        """Return when ``due`` should be called; None if all waiting records were taken."""
         if self._loaded is not None:
             return max(wall_ms, self._loaded.second * 1000)
         return self._seconds[0] * 1000 - _AHEAD_MS if self._seconds else None
 
     def delivered(self) -> Ranges:
-        """Return the offsets that are done although their seconds have not fired, unless many."""
+        """Return the done offsets whose seconds have not fired, unless there are too many."""
         if sum(len(taken.done) for taken in self._taken.values()) > _MOST_DELIVERED:
             return ()
         done = (offset for taken in self._taken.values() for offset in taken.done)
@@ -227,15 +228,15 @@ class Wheel:
     # ---- files
 
     def use(self, files: OpenFiles) -> None:
-        """Share these open files from now on."""
+        """Use these shared open files from now on."""
         self._files.use(files)
 
     def flush(self) -> None:
-        """Write what lies in memory."""
+        """Write the bytes in memory."""
         self._files.flush()
 
     def emptied(self, fired: int) -> Wheel:
-        """Return a new wheel without any record in place of this one."""
+        """Return a new, empty wheel in place of this one."""
         self._files.delete_all()
         return Wheel(self._files, fired)
 

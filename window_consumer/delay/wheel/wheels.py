@@ -1,4 +1,4 @@
-"""The wheels of a worker's partitions: what is due goes out, and what is done is committed."""
+"""The wheels of a worker's partitions: due records go out, done records are committed."""
 
 from __future__ import annotations
 
@@ -26,49 +26,49 @@ from window_consumer.model.record_identity import id_text
 T = TypeVar("T")
 
 MOST_IN_FLIGHT: Final = 20_000
-"""Records that were sent and have no ack: they are in memory, as in a full window."""
+"""The most records sent and not acked: they are in memory, as in a full window."""
 
 _MOST_AT_ONCE: Final = 1000
-"""Some 10 ms: commits and new records must not wait for longer."""
+"""Takes some 10 ms: commits and new records must not wait longer."""
 
 _MOST_DECODED: Final = 16 * 1024**2
-"""Bytes of records that are decoded before they are due; as objects they take five times that."""
+"""Bytes of records decoded before they are due; as objects they take five times as much."""
 
 _DECODED_AT_ONCE: Final = 128 * 1024
-"""For each partition: some milliseconds, as above."""
+"""For each partition; takes some milliseconds."""
 
 _STEP_S: Final = 0.005
 _SAVE_S: Final = 2.0
-"""How often files are written. A process that is killed reads from Kafka what came later."""
+"""How often files are written. After a kill, later records are read from Kafka again."""
 
 _LAST_S: Final = 1.0
-"""How long the last commit waits for the answers of what was sent."""
+"""How long the last commit waits for the acks of sent records."""
 
 _AGAIN_S: Final = 1.0
-"""How long after a failed write to the levels it is tried again."""
+"""How long after a failed write to a level it is tried again."""
 
 
 class _Sent(NamedTuple):
-    """A record that was sent, with the wheel that it is from."""
+    """A record that was sent, with the wheel that it came from."""
 
     folder: WheelFolder
     record: WaitingRecord
     detour: bool = False
-    """It was sent to a level, because its target refused it."""
+    """It was sent to a level because its target refused it."""
     is_cancelled: bool = False
-    """It is not sent at all."""
+    """It is cancelled, so it is not sent."""
 
 
 @define
 class DueSending:
-    """How due records are sent. Owner: poll thread, but for the answers."""
+    """How due records are sent. Owner: poll thread, except for ``answers``."""
 
     sink: Sink
     clock: Clock
     detour: Callable[[WaitingRecord, float], Copy]
-    """Returns the copy for a level; the number is the present in milliseconds since 1970."""
+    """Returns the copy for a level; the number is the current time in milliseconds since 1970."""
     is_allowed: Callable[[str], bool]
-    """Says whether a topic may get records."""
+    """Returns whether a topic may get records."""
     check: CancelCheck
     answers: deque[tuple[_Sent, PublishFailedError | None]] = field(factory=deque)
     """Filled by the thread that serves the sink."""
@@ -86,9 +86,9 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
         self._failed: deque[tuple[float, TopicPartition, _Sent]] = deque()
         self._in_flight = 0
         self._decodes = False
-        """Records were decoded ahead, and others may follow."""
+        """Records were decoded ahead, and more may follow."""
         self.cancelled = 0
-        """How many records were cancelled, since somebody has counted them."""
+        """How many records were cancelled since they were last counted."""
 
     def __getitem__(self, name: TopicPartition) -> WheelFolder:
         return self._open[name]
@@ -101,7 +101,7 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
 
     @property
     def wall_ms(self) -> float:
-        """The present in milliseconds since 1970."""
+        """The current time in milliseconds since 1970."""
         assert self.sending is not None
         return self.sending.clock.wall_ms()
 
@@ -110,29 +110,29 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
         self._ready[name] = folder
 
     def take_ready(self, name: TopicPartition) -> WheelFolder | None:
-        """Return the wheel for a partition that begins, if there is one."""
+        """Return the prepared wheel for a partition that begins; None if there is none."""
         return self._ready.pop(name, None)
 
     def begin(self, name: TopicPartition, folder: WheelFolder) -> None:
-        """Let records of a partition be due from now on."""
+        """Let a partition's records become due from now on."""
         folder.wheel.use(self._files)
         self._open[name] = folder
 
     def end(self, name: TopicPartition) -> None:
-        """Stop a partition. It may begin again, as after a reset of its offset; else ``remove``."""
+        """Stop a partition. It may begin again, as after an offset reset; else ``remove``."""
         folder = self._open.pop(name, None)
         if folder is not None:
             folder.continues = True
             self._ready[name] = folder
 
     def remove(self, name: TopicPartition) -> None:
-        """Drop what was made ready for a partition that is no longer ours."""
+        """Drop the prepared wheel of a partition that is no longer ours."""
         folder = self._ready.pop(name, None)
         if folder is not None:
             folder.close()
 
     def clear(self) -> None:
-        """Give all partitions up: the worker starts anew."""
+        """Release all partitions: the worker restarts."""
         for name in list(self._open):
             self.end(name)
         for name in list(self._ready):
@@ -148,9 +148,9 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
         wall_ms = sending.clock.wall_ms()
         self._send_again(sending, now, wall_ms)
         if sending.check.wait_s():
-            return  # one that is due may be cancelled
+            return  # a due record may be cancelled
         cancellations, sends = sending.check.cancellations, False
-        # Those that count have arrived a second ago.
+        # Cancellations that count arrived a second ago.
         may_be_cancelled = bool(cancellations)
         for folder in self._open.values():
             if not len(folder.wheel):
@@ -219,7 +219,7 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
         return len(acked) - cancelled
 
     def wait_for_answers(self, seconds: float) -> None:
-        """Wait until all records that were sent have answers, at most for so long."""
+        """Wait until all sent records have answers, at most this long."""
         sending = self.sending
         if sending is None:
             return
@@ -250,7 +250,7 @@ class Wheels(Mapping[TopicPartition, WheelFolder]):
 
 
 def _or_discard(folder: WheelFolder, read: Callable[[], T]) -> T:
-    """Return what is read from a wheel; discard its files if one of them is damaged."""
+    """Return the records read from a wheel; discard its files if one of them is damaged."""
     try:
         return read()
     except DamagedError as error:
@@ -285,11 +285,11 @@ class WheelGuarantee(AtLeastOnce):
         super().__init__(partitions, counters, wake)
         self._wheels = wheels
         self._open_empty = open_empty
-        """Opens the wheel of a partition of which nothing waits."""
+        """Opens the wheel of a partition without waiting records."""
         self._saved_at = 0.0
 
     def begin(self, partition: Partition) -> None:
-        """Begin with the wheel that was made ready, if it fits where the window begins."""
+        """Begin with the prepared wheel if it fits where the window begins."""
         name = partition.name
         folder = self._wheels.take_ready(name) or self._open_empty(name)
         begins_at, hashed = partition.window.next_offset, partition.commit.topic_hash
@@ -301,7 +301,7 @@ class WheelGuarantee(AtLeastOnce):
                     f"{name}: begins at {begins_at}, but its wheel at {folder.begins_at}: another"
                     " member has committed meanwhile"
                 )
-            folder.reset(self._wheels.wall_ms)  # everything is delivered again
+            folder.reset(self._wheels.wall_ms)  # all its records are delivered again
         folder.topic_hash = hashed
         self._wheels.begin(name, folder)
 
@@ -329,7 +329,7 @@ class WheelGuarantee(AtLeastOnce):
                 partition.commit.changed = True
 
     def last(self, released: Sequence[Partition], now: float) -> list[Commit]:
-        """Let the commit and the files say all that is known."""
+        """Update the commit and the files to everything that is known."""
         self._wheels.wait_for_answers(_LAST_S)
         self._take_answers(now)
         for partition in released:
@@ -348,7 +348,7 @@ class WheelGuarantee(AtLeastOnce):
         return super().commit(partition, now, clean=clean)
 
     def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
-        """Return the oldest offset that waits, and what was taken in beyond it."""
+        """Return the oldest waiting offset, and the offsets taken in beyond it."""
         next_offset, finished = super().progress(partition)
         folder = self._wheels.get(partition.name)
         lowest = None if folder is None else folder.wheel.lowest
