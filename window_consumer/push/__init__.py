@@ -1,1 +1,1 @@
-"""Push: the handler of a worker is a URL, to which its records are posted."""
+"""Push: a worker's handler is a URL to which its records are posted."""

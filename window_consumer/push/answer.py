@@ -1,6 +1,6 @@
-"""What an answer means for its record: finished, skipped, a dead letter, later, or a failure.
+"""What a response means for its record: finished, skipped, a dead letter, later, or a failure.
 
-Each kind of failure has a class, so that dead letters of different causes are told apart.
+Each kind of failure has its own class, which distinguishes the causes of dead letters.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from attrs import frozen
 from window_consumer.model.errors import Fatal, HoldCalls, Skip, WindowConsumerError
 
 MOST_BYTES: Final = 1024**2
-"""How much of an answer is read."""
+"""How much of a response is read."""
 
 SHORTEST_HOLD_S: Final = 1.0
-"""A service that asks for none, or whose clock is behind, would get all records again at once, and
-again: a pause spends no attempt."""
+"""The shortest pause. If a service asks for none, or its clock is behind, it would otherwise get
+all records again at once, repeatedly: a pause spends no attempt."""
 
 LONGEST_HOLD_S: Final = 3600.0
-"""A service that asks for a year has a bug, and nobody would notice."""
+"""The longest pause. A service that asks for a year has a bug that nobody would notice."""
 
 _SHOWN_BYTES: Final = 200
-"""Of an answer in an error: enough for its first sentence."""
+"""How much of a response an error shows: enough for its first sentence."""
 
 _HOLDS: Final = frozenset({429, 503})
 
 
 class PushFailedError(WindowConsumerError):
-    """A request did not succeed; the record is tried again."""
+    """A request failed; the record is tried again."""
 
     code = "WC165"
 
 
 class NoConnectionError(PushFailedError):
-    """There was no connection, or it broke: DNS, TCP or TLS."""
+    """There was no connection, or it broke (DNS, TCP or TLS)."""
 
 
 class NoAnswerInTimeError(PushFailedError):
@@ -45,34 +45,34 @@ class NoAnswerInTimeError(PushFailedError):
 
 
 class NotHttpError(PushFailedError):
-    """What was answered is not HTTP, or no longer: 101 switches to another protocol."""
+    """The response is not HTTP, or switches to another protocol (101)."""
 
 
 class RedirectError(PushFailedError):
-    """A redirect was answered, which is not followed."""
+    """The response is a redirect, which is not followed."""
 
 
 class RefusedRequestError(PushFailedError):
-    """A status from 400 to 499 was answered."""
+    """The response has a status from 400 to 499."""
 
 
 class ServiceFailedError(PushFailedError):
-    """A status from 500 on was answered."""
+    """The response has a status of 500 or more."""
 
 
 class FatalStatus(Fatal):
-    """A status of ``fatal_status`` was answered: the record is wrong."""
+    """The response has a status from ``fatal_status``: the record is wrong."""
 
 
 class Answer(NamedTuple):
-    """What a service has answered."""
+    """A service's response."""
 
     status: int
     headers: Mapping[str, str]
-    """Of any case."""
+    """Names are in any case."""
     body: bytes
     is_whole: bool
-    """False if the body is longer than ``MOST_BYTES``, of which it has the beginning."""
+    """False if the body was longer than ``MOST_BYTES``; it then has only the beginning."""
 
     @property
     def words(self) -> str:
@@ -84,16 +84,16 @@ class Answer(NamedTuple):
 
 @frozen
 class StatusRules:
-    """What statuses mean that the configuration names."""
+    """The meaning of the statuses that the configuration names."""
 
     skip: frozenset[int] = frozenset()
     fatal: frozenset[int] = frozenset()
 
     def judge(self, answer: Answer, where: str, wall_ms: int) -> None:
-        """Return if the record is done; raise what becomes of it otherwise.
+        """Return if the record is done; otherwise raise the error that decides what follows.
 
-        ``where`` is the URL for messages, ``wall_ms`` the time in milliseconds since 1970. Raises
-        HoldCalls if the service asks for a pause.
+        ``where`` is the URL to show in messages, ``wall_ms`` the time in milliseconds since 1970.
+        Raises HoldCalls if the service asks for a pause.
         """
         status = answer.status
         if status in self.skip:

@@ -1,4 +1,4 @@
-"""Requests over aiohttp, which only this module knows: connections of one worker to one service."""
+"""Requests over aiohttp, which only this module uses: one worker's connections to one service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from window_consumer.push.config import HttpConfig
 from window_consumer.push.request import Request
 
 _KEEP_ALIVE_S: Final = 4.0
-"""Less than the 5 s after which Node.js closes idle connections: no request meets such an end."""
+"""Less than the 5 s after which Node.js closes idle connections, so that no request meets the
+close."""
 
 _SENT_AS_ONE: Final = 1024**2
 """A longer body is sent in pieces, as aiohttp recommends."""
@@ -32,11 +33,11 @@ _OWN_HEADERS: Final = {
     "User-Agent": "window-consumer",
     "Accept-Encoding": "identity",
 }
-"""Of each request, unless the configuration has others."""
+"""Headers of each request, unless the configuration has others."""
 
 _SENT_AT_ONCE: Final = 16 * 1024
-"""A longer body waits for the connection to take it, which is a task of its own before Python 3.12.
-asyncio lets 64 KiB wait for a connection before it asks for patience."""
+"""A longer body waits until the connection accepts it, which takes a separate task before Python
+3.12. asyncio buffers 64 KiB for a connection before it pauses writing."""
 
 
 class HttpClient:
@@ -53,7 +54,7 @@ class HttpClient:
         self._proxy = proxy_of(config)
         parts = urlsplit(config.url)
         self.where = f"{parts.scheme}://{parts.netloc}{parts.path}"
-        """The URL for messages, without its query, which may hold secrets."""
+        """The URL to show in messages, without its query, which may contain secrets."""
         given = {name.lower() for name in config.headers}
         self._own = {name: _OWN_HEADERS[name] for name in _OWN_HEADERS if name.lower() not in given}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -61,7 +62,7 @@ class HttpClient:
         self._session: aiohttp.ClientSession
 
     async def post(self, request: Request) -> Answer:
-        """Return the answer to a request; raises a PushFailedError if there is none."""
+        """Return the response to a request; raise a PushFailedError if there is none."""
         # get_running_loop is a system call in Python 3.11. Only a closed loop has a successor.
         if self._loop is None or self._loop.is_closed():
             await self._open()
@@ -103,7 +104,7 @@ class _Joining(asyncio.WriteTransport):
 
 
 class _Posted(aiohttp.ClientRequest):
-    """A Request on its way: ``data`` of ``session.post``.
+    """A Request to send: the ``data`` of ``session.post``.
 
     aiohttp copies headers three times, name by name, and starts a task for each body. That was a
     quarter of a request's time.
@@ -127,7 +128,7 @@ class _Posted(aiohttp.ClientRequest):
             )
 
     async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        """Send the headers, and a short body right behind them."""
+        """Send the headers and, with them, a short body."""
         content = self._at_once
         protocol: Any = conn.protocol
         if not content:
@@ -138,7 +139,7 @@ class _Posted(aiohttp.ClientRequest):
         transport = protocol.transport
         protocol.transport = _Joining(transport, content)
         try:
-            return await super().send(conn)  # it waits for nothing, as it knows of no body
+            return await super().send(conn)  # returns at once, because it has no body
         finally:
             protocol.transport = transport
 
@@ -146,7 +147,7 @@ class _Posted(aiohttp.ClientRequest):
 async def _session(
     connections: int, timeout_s: float, headers: dict[str, str]
 ) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    """Yield a session; a loop that ends closes its generators, and so its connections."""
+    """Yield a session; a loop that ends closes its generators and thereby the connections."""
     connector = aiohttp.TCPConnector(
         limit=connections, keepalive_timeout=_KEEP_ALIVE_S, resolver=aiohttp.ThreadedResolver()
     )
@@ -163,7 +164,7 @@ async def _session(
 
 
 async def _read(response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
-    """Return the body, or its beginning and False; then the connection is not used again."""
+    """Return the body and True, or its beginning and False; the connection is then not reused."""
     length = response.content_length
     if length is not None and length <= MOST_BYTES:
         return await response.read(), True
@@ -187,5 +188,5 @@ def proxy_of(config: HttpConfig) -> str | None:
 
 
 def _text_of(error: BaseException) -> str:
-    """Return what an error says, without parts that differ from call to call."""
+    """Return the text of an error without parts that differ from call to call."""
     return str(error).partition(" [")[0] or type(error).__name__

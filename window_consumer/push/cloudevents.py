@@ -1,7 +1,7 @@
 """Records as CloudEvents: the HTTP binding in binary mode, and the JSON format for batches.
 
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md. A
-record that is an event itself, as Kafka's binding has it, stays the same event.
+record that is itself an event, according to Kafka's binding, stays the same event.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _STRUCTURED: Final = "application/cloudevents"
 """The type of a record whose value is an event with all its attributes."""
 
 _OF_KAFKA: Final = "ce_"
-"""What the names of attributes begin with in a record's headers."""
+"""The prefix of attribute names in a record's headers."""
 
 _NAME: Final = re.compile(r"[a-z0-9]{1,64}")
 _REQUIRED: Final = frozenset({"specversion", "id", "source", "type"})
 _PLAIN: Final = punctuation.replace('"', "").replace("%", "")
 _MOST_BYTES: Final = 4096
 _MOST_ATTRIBUTES: Final = 24
-"""Of all attributes in headers, names and values, see ``request_headers``."""
+"""The most bytes of all attributes in headers, names and values; see ``request_headers``."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""The section `workers.X.http`: where records are posted, and what the answers mean."""
+"""The section `workers.X.http`: where records are posted, and what the responses mean."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from window_consumer.push.signature import SignConfig, wrong_secrets
 
 _HOUR_S: Final = 3600.0
 _GIVING_UP_S: Final = 10.0
-"""Far more than a loop needs to end a request."""
+"""Far longer than a loop needs to end a request."""
 _FATAL: Final = (400, 413, 415, 422)
 _LOGIN: Final = "headers: {Authorization: ...}"
 
 Proxy = bool | str
-"""Whether those of the environment are used, or the URL of one."""
+"""Whether the proxies of the environment are used, or the URL of a proxy."""
 
 
 def _proxy_kind() -> ValueKind:
@@ -65,7 +65,7 @@ def _headers_kind() -> ValueKind:
 
 
 def _wrong_header(name: object, value: object) -> str | None:
-    """Return what is wrong with a header, without its value."""
+    """Return the problem of a header, without its value."""
     if not isinstance(name, str) or not TOKEN.fullmatch(name):
         return "is not the name of a header"
     if OURS.match(name):
@@ -157,7 +157,7 @@ class HttpConfig:
 
 
 def conflicts(section: HttpConfig, given: Collection[str]) -> Iterator[Problem]:
-    """Yield what is wrong although each key alone is right."""
+    """Yield problems between keys that are each valid alone."""
     signing = given["sign"] if isinstance(given, dict) and "sign" in given else None
     if signing is not None:
         yield from (each.below(("sign",)) for each in wrong_secrets(section.sign, signing))
@@ -168,7 +168,7 @@ def conflicts(section: HttpConfig, given: Collection[str]) -> Iterator[Problem]:
 
 
 def _decides(section: HttpConfig) -> Mapping[str, Any]:
-    """Return when a call counts as stalled: after the request has been given up."""
+    """Return when a call counts as stalled: after its request has timed out."""
     if section.url is None:
         return {}
     return {"stall": StallConfig(after=section.timeout + _GIVING_UP_S)}

@@ -44,7 +44,7 @@ class PushFeature(Feature):
         return {each.name: _spec(each, PushHandler) for each in workers}
 
     def rights(self, config: Config) -> Iterator[AclRule]:
-        """Yield WRITE on the topics that answers may name."""
+        """Yield WRITE on the topics that responses may name."""
         for name, worker in config.workers.items():
             for topic in worker.section(HttpConfig).may_produce:
                 why = f"answers to {name} may have records produced"
@@ -76,7 +76,7 @@ def _spec(worker: WorkerConfig, handler: type[PushHandler]) -> HandlerSpec:
 
 @frozen
 class Maker:
-    """Makes the function that a worker calls; its pauses end by the worker's clock."""
+    """Makes the function that a worker calls; the worker's clock ends its pauses."""
 
     worker: WorkerConfig
     handler: type[PushHandler]
@@ -92,6 +92,6 @@ class RunningPush(RunningFeature):
     """The workers that post."""
 
     def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
-        """Return what shows a pause of the service; it pauses nothing."""
+        """Return the rules that show a pause of the service; they pause nothing."""
         makers = (route.handler.made_with for route in worker.plan.routes)
         return [maker.pause for maker in makers if isinstance(maker, Maker)]

@@ -1,4 +1,4 @@
-"""The handler of a worker with ``http``: one request a call."""
+"""The handler of a worker with ``http``: one request per call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __handler_layer__ = True  # its frames are no part of a failure, see runtime/sta
 
 
 class PushHandler:
-    """Posts records, and gives them back while the service asks for a pause.
+    """Posts records, and returns them uncalled while the service asks for a pause.
 
     Owner: the event loop of the worker.
     """
@@ -29,7 +29,7 @@ class PushHandler:
         self, config: HttpConfig, connections: int, wall_ms: Callable[[], int], pause: ServicePause
     ):
         self._client = HttpClient(config, connections)
-        # Services judge the age of a signature by their own clock, also those behind a test.
+        # Services judge the age of a signature by their own clock, in tests too.
         self._requests = RequestMaker(config, SystemClock().wall_ms)
         self._reader = ResultReader(self._client.where, frozenset(config.may_produce))
         self._rules = StatusRules(frozenset(config.skip_status), frozenset(config.fatal_status))
@@ -38,14 +38,14 @@ class PushHandler:
         pause.begin(wall_ms)
 
     async def post(self, record: Record) -> list[Produce] | None:
-        """Post a record; return what its answer wants produced, raise what else it means."""
+        """Post a record; return the results in the response, or raise the error that it means."""
         answer = await self._answer(self._requests.of_record(record))
         if not self._reader.may_produce:
             return None
         return self._reader.produced(self._reader.body_of(answer)) or None
 
     async def post_batch(self, records: list[Record]) -> list[Produce] | None:
-        """Post several records in one request, as ``post`` does; raise which of them failed."""
+        """Post several records in one request, like ``post``; raise which of them failed."""
         body = self._reader.body_of(await self._answer(self._requests.of_batch(records)))
         produced = self._reader.produced(body) or None
         failures = self._reader.failed(body, len(records))
@@ -56,7 +56,7 @@ class PushHandler:
         raise SortedResults(failed, answers=answers_of(done, produced) if done else ())
 
     async def _answer(self, request: Request) -> Answer:
-        """Return an answer of success."""
+        """Return a successful response."""
         self._pause.check()
         answer = await self._client.post(request)
         try:

@@ -1,7 +1,7 @@
-"""A pause that a service asks for, with a status 429 or 503 and Retry-After.
+"""A pause that a service requests with status 429 or 503 and Retry-After.
 
-The Engine starts nothing before its end. This is what calls that have begun before it knew, and
-people, learn of it.
+The Engine starts nothing before its end. This module tells calls that began before the Engine knew,
+and people, about the pause.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KIND: Final = "service_asks_for_pause"
 class ServicePause(PauseRule):
     """The pause of one worker. The event loop writes it, and the poll thread shows it.
 
-    Its end is kept by the loop's time and by the wall clock, and the earlier one counts: either may
+    Its end is kept in the loop's time and in wall time; the earlier one counts, because either may
     be wrong.
     """
 
@@ -38,7 +38,7 @@ class ServicePause(PauseRule):
     # ---- on the loop
 
     def ask(self, hold: HoldCalls) -> None:
-        """Note that the service asks for a pause."""
+        """Record that the service asks for a pause."""
         if not self._until:
             LOGGER.warning(
                 "%s: %s; no call starts until then",
@@ -67,11 +67,11 @@ class ServicePause(PauseRule):
     # ---- on the poll thread
 
     def pauses(self, now: float) -> bool:  # noqa: ARG002 - see PauseRule
-        """Return False: the Engine holds calls back, and nobody has to resume them."""
+        """Return False: the Engine holds calls back, and no person needs to resume them."""
         return False
 
     def findings(self) -> Sequence[RuleFinding]:
-        """Return that there is a pause, if there is one."""
+        """Return a finding if there is a pause."""
         left_s = self._left_s
         if left_s <= 0:
             return ()

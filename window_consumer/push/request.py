@@ -18,7 +18,7 @@ from window_consumer.push.signature import Signer
 
 
 class Request(NamedTuple):
-    """What is posted."""
+    """A request to post."""
 
     headers: Pairs
     body: bytes
@@ -66,7 +66,7 @@ class RequestMaker:
 
 
 def _element(record: Record) -> dict[str, Any]:
-    """Return a record as JSON: what is not UTF-8 in base64, under a name of its own."""
+    """Return a record as JSON; bytes that are not UTF-8 are in base64, under a separate name."""
     origin = record.origin
     found: dict[str, Any] = {
         "id": id_of(record),

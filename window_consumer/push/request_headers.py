@@ -1,7 +1,7 @@
-"""The headers of a request: where its record is from, and the headers that the record has.
+"""The headers of a request: the origin of its record, and the record's own headers.
 
-What is not printable ASCII is sent in base64, under a name of its own: `Wc-Base64-Key` instead of
-`Wc-Key`. All names and bounds are a contract with the services, see docs/push.md.
+Values that are not printable ASCII are sent in base64, under a separate name: `Wc-Base64-Key`
+instead of `Wc-Key`. All names and limits are a contract with the services, see docs/push.md.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from window_consumer.model.record import Record
 from window_consumer.model.record_identity import given_id, id_text
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""The name of a header."""
+"""A valid header name."""
 
 OURS: Final = re.compile(
     r"(wc-.*|ce-.*|webhook-.*|host|content-length|content-encoding|transfer-encoding|connection"
     r"|expect|idempotency-key|traceparent|tracestate)$",
     re.IGNORECASE,
 )
-"""The names that a configuration cannot set."""
+"""The header names that a configuration cannot set."""
 
 MOST_HEADER_BYTES: Final = 8192
-"""Of the record's headers in a request, names and values: Node.js takes 16 KiB with all others,
-nginx 8 KiB in a line."""
+"""The most bytes of a record's headers in a request, names and values: Node.js accepts 16 KiB
+including all others, nginx 8 KiB in one line."""
 
 _MOST_HEADERS: Final = 48
-"""Of the record's headers: Apache, gunicorn and Python's http.server take 100 with all others."""
+"""The most headers of a record: Apache, gunicorn and Python's http.server accept 100 in all."""
 
 _MOST_VALUE_BYTES: Final = 512
-"""Of a type or a trace state; the W3C asks for as much of the latter."""
+"""The most bytes of a type or a trace state; the W3C requires as much for the latter."""
 
 MOST_KEY_BYTES: Final = 4096
 MOST_ID_LETTERS: Final = 255
 
 _ASIDE: Final = frozenset({traceparent.HEADER, "tracestate", "content-type"})
-"""Headers of records that are headers of requests by the same name."""
+"""Record headers that become request headers of the same name."""
 
 Pairs = list[tuple[str, str]]
 
@@ -52,7 +52,7 @@ class RequestHeaders:
     """Makes the headers of requests. Owner: the event loop of a worker."""
 
     def __init__(self, fixed: Mapping[str, str], are_events: bool):  # noqa: FBT001 - made once
-        """``fixed`` are those of the configuration; CloudEvents have their attributes elsewhere."""
+        """``fixed`` come from the configuration; CloudEvents have their attributes elsewhere."""
         self._fixed = list(fixed.items())
         self._aside: tuple[str, ...] = (PREFIX, "ce_") if are_events else (PREFIX,)
         self._has_type = any(name.lower() == "content-type" for name in fixed)
@@ -102,7 +102,7 @@ def timestamp_of(record: Record) -> int | None:
 
 
 def id_of(record: Record) -> str:
-    """Return a record's id in printable ASCII, the digest of a longer or stranger one."""
+    """Return a record's id in printable ASCII, or the digest of a longer or non-ASCII id."""
     return _printable_id(record.id)
 
 
@@ -113,7 +113,7 @@ def _printable_id(text: str) -> str:
 
 
 def content_type(pairs: list[tuple[str, bytes | None]]) -> str:
-    """Return what a record says that its value is."""
+    """Return the content type that a record declares for its value."""
     for name, value in reversed(pairs):
         if name.lower() == "content-type" and value and (text := _short(value)):
             return text
@@ -121,7 +121,7 @@ def content_type(pairs: list[tuple[str, bytes | None]]) -> str:
 
 
 def _trace(pairs: list[tuple[str, bytes | None]], may_have_span: Callable[[], object]) -> Pairs:
-    """Return the current span, otherwise the one that the record names."""
+    """Return the current span, or else the one that the record names."""
     span = traceparent.current() if may_have_span() else None
     if span is not None:
         return [("traceparent", span)]
@@ -140,7 +140,7 @@ def _users(pairs: list[tuple[str, bytes | None]], aside: tuple[str, ...]) -> Pai
         if name.startswith(aside) or name in _ASIDE:
             continue
         is_full = len(found) == _MOST_HEADERS
-        if is_full or len(name) + len(value or b"") > left:  # no base64 of megabytes
+        if is_full or len(name) + len(value or b"") > left:  # do not encode megabytes
             omitted += 1
             continue
         pair = _pair(_named(name), value or b"")
@@ -167,7 +167,7 @@ def _short(value: bytes) -> str | None:
 
 
 def _printable(value: bytes) -> str | None:
-    """Return text that a header can hold, None for other bytes."""
+    """Return text that a header can hold; None for other bytes."""
     if not value.isascii():
         return None
     text = value.decode()
@@ -176,5 +176,5 @@ def _printable(value: bytes) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _named(name: str) -> str:
-    """Return a header's name behind our prefix; what no name may have as %XX."""
+    """Return a header's name after our prefix; characters not allowed in names become %XX."""
     return "Header-" + (name if TOKEN.fullmatch(name) else quote(name, safe="!#$&'*+^`|"))

@@ -1,7 +1,7 @@
-"""What the body of an answer may say: records to produce, and the failed records of a batch.
+"""The body of a response: records to produce, and the failed records of a batch.
 
-It is a JSON object: `{"produce": [...], "failed": [...]}`, see docs/push.md. Other bodies, and
-other keys, say nothing.
+It is a JSON object: `{"produce": [...], "failed": [...]}`, see docs/push.md. Other bodies and other
+keys are ignored.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _SHOWN: Final = 200
 
 
 class InvalidAnswerError(PushFailedError):
-    """An answer of success says something that cannot be carried out."""
+    """A successful response asks for something that cannot be done."""
 
 
 class FailedInBatchError(PushFailedError):
-    """The service names a record of a batch as failed."""
+    """The service reported a record of a batch as failed."""
 
 
 class FatalInBatch(Fatal):
-    """The service names a record of a batch as one that it will never take."""
+    """The service reported that it will never accept a record of a batch."""
 
 
 @frozen
 class ResultReader:
-    """Reads what answers of one service say."""
+    """Reads the bodies of one service's responses."""
 
     where: str
-    """The URL for messages."""
+    """The URL to show in messages."""
     may_produce: frozenset[str]
-    """The topics that answers may name."""
+    """The topics that responses may name."""
 
     def produced(self, body: Mapping[str, Any]) -> list[Produce]:
         """Return the records to produce; raises InvalidAnswerError."""
@@ -74,9 +74,9 @@ class ResultReader:
         return failures
 
     def body_of(self, answer: Answer) -> Mapping[str, Any]:
-        """Return the object in an answer of JSON, an empty one in others.
+        """Return the object in a JSON response; an empty one for other responses.
 
-        Raises InvalidAnswerError for what calls itself JSON and is not, or is too long.
+        Raises InvalidAnswerError if the response claims to be JSON but is not, or is too long.
         """
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
@@ -116,7 +116,7 @@ class ResultReader:
 
 
 def _bytes(given: Mapping[str, Any], name: str) -> bytes | str | None:
-    """Return a key or a value: text as it is, base64 decoded, anything else as JSON."""
+    """Return a key or a value: text unchanged, base64 decoded, anything else as JSON."""
     if f"{name}_base64" in given:
         return b64decode(given[f"{name}_base64"], validate=True)
     found = given.get(name)

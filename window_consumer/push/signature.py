@@ -1,4 +1,4 @@
-"""Signatures of requests, as Standard Webhooks defines them.
+"""Signatures of requests, as defined by Standard Webhooks.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -46,7 +46,7 @@ class SignConfig:
 
 
 def wrong_secrets(section: SignConfig, given: Collection[str]) -> Iterator[Problem]:
-    """Yield what is wrong with the secrets, without them."""
+    """Yield problems with the secrets, without showing them."""
     for name in ("secret", "previous_secret"):
         secret = getattr(section, name)
         if secret is not None and key_in(secret) is None:
@@ -56,7 +56,7 @@ def wrong_secrets(section: SignConfig, given: Collection[str]) -> Iterator[Probl
 
 
 def key_in(secret: str) -> bytes | None:
-    """Return the key that a secret holds, None if it holds none."""
+    """Return the key in a secret; None if there is none."""
     text = secret.removeprefix(_PREFIX).rstrip("=")
     try:
         key = b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -85,7 +85,7 @@ class Signer:
         """
         if not self._keys:
             return []
-        # A full stop in an id could be taken for the one behind it.
+        # A full stop in an id could be mistaken for the one after it.
         name = request_id.replace("%", "%25").replace(".", "%2E")
         seconds = str(wall_ms // 1000)
         signed = f"{name}.{seconds}.".encode() + body

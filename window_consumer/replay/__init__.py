@@ -1,1 +1,1 @@
-"""Calling records once more: copies for one group's entry topic, and a stopped group's offsets."""
+"""Calling records again: by copies in one group's entry topic, or a stopped group's offsets."""

@@ -1,4 +1,4 @@
-"""The copy of a record that a replay writes: as if its group had put it into its own ladder."""
+"""A replay's copy of a record: as if the group had put it into its own ladder."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _KEPT = names.KeptHeaders(
 
 @frozen
 class ReplayTarget:
-    """Where copies go, and what they say of their run."""
+    """Where copies go, and the headers about their run."""
 
     source: str
     topic_id: str
-    """The id of the source topic; empty if the cluster does not tell it."""
+    """The id of the source topic; empty if the cluster does not report it."""
     entry: str
     partitions: int
-    """Of the entry topic."""
+    """The number of partitions of the entry topic."""
     group: str
     run: str
     new_ids: bool = False
-    """Copies are records of their own for ``once``, and for handlers that keep ids."""
+    """Copies count as new records for ``once`` and for handlers that keep ids."""
 
 
 class _PartitionCopies(NamedTuple):
-    """What all copies of a partition have in common."""
+    """The common parts of all copies of a partition."""
 
     place: int | None
     id_prefix: bytes
@@ -82,7 +82,7 @@ class ReplayCopies:
             (names.GROUP, target.group.encode()),
             (names.REPLAY, target.run.encode()),
         ]
-        # With `once`, the topic's id is part of the record's id, also where `by=` says the rest.
+        # With `once`, the topic's id is part of the record's id, even if `by=` gives the rest.
         parts = [target.topic_id, *([target.run] if target.new_ids else [])]
         if topic_id := "#".join(filter(None, parts)):
             headers.append((names.ORIGINAL_TOPIC_ID, topic_id.encode()))

@@ -1,4 +1,4 @@
-"""One replay: its range, the run that it goes on with, and its clients."""
+"""One replay: its range, the run that it continues, and its clients."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReplayRequest:
 
     selection: Selection
     name: str
-    """The selection as it was written: a replay of the same name resumes."""
+    """The selection as written: a replay with the same name resumes."""
     where: Expression | None = None
     rate: float | None = None
     dry_run: bool = False
@@ -71,34 +71,34 @@ class ReplayJob:
     group: str
     """The consumer group that holds the progress: named after topic, selection and condition."""
     ids: WantedIds
-    """Those of the selection."""
+    """The ids of the selection."""
     run: str = ""
     """The name of the run, in the header of its copies."""
     resumed: bool = False
     ranges: Ranges = field(factory=dict)
     counts: ReplayCounts = field(factory=ReplayCounts)
     deleted: dict[int, list[Span]] = field(factory=dict)
-    """What retention has taken away of the range, by partition."""
+    """The parts of the range that retention has deleted, by partition."""
     complete: bool = False
     last: LastRun | None = field(init=False, default=None)
-    """The run before, which may have been cut short."""
+    """The previous run, which may have been interrupted."""
     _logs: Mapping[TopicPartition, Span] = field(init=False, factory=dict)
     _standing: Mapping[TopicPartition, CommittedMark] = field(init=False, factory=dict)
-    """The group's commits when the range was planned: a process that has moved them since would
-    copy the same."""
+    """The group's commits when the range was planned: a process that has moved them since then
+    would copy the same records."""
 
     @property
     def missing_ids(self) -> list[str]:
-        """The ids that a whole pass has not found."""
+        """The ids that a complete pass has not found."""
         return self.ids.missing() if self.complete and not self.resumed else []
 
     @property
     def topic_id(self) -> str:
-        """The id of the source topic; empty if the cluster does not tell it."""
+        """The id of the source topic; empty if the cluster does not report it."""
         return self.source.topic_id or ""
 
     def inspect(self) -> None:
-        """Ask the cluster for the topic's log and the last run. Raises what the cluster denies."""
+        """Query the topic's log and the last run. Raises if the cluster denies access."""
         with self._reader() as reader:
             self._logs = reader.spans(self.source.name)
         with self._progress() as progress:
@@ -111,7 +111,7 @@ class ReplayJob:
             self.last = last_run(marks, self.topic_id)
 
     def plan(self, run: str, *, resumes: bool) -> None:
-        """Find the range; of a run that is resumed, what it has left. Raises UsageError."""
+        """Find the range; for a resumed run, the rest of it. Raises UsageError."""
         self.run, self.resumed = run, resumes
         if resumes and self.last is not None and self.last.name == run:
             self.ranges = remaining(self.last, self._logs)
@@ -130,9 +130,9 @@ class ReplayJob:
         return planned(selection, self.source.name, logs, begins, ends, self.ids)
 
     def claim(self) -> None:
-        """Commit where the range begins: from now on the run can be resumed.
+        """Commit the beginning of the range: from now on the run can be resumed.
 
-        Raises RunError if another process has begun the same since ``inspect``.
+        Raises RunError if another process has begun the same replay since ``inspect``.
         """
         if self.ranges and not self.request.dry_run:
             with self._progress() as progress:
@@ -149,9 +149,10 @@ class ReplayJob:
         return {name: str(RunMark(self.topic_id, self.run, span)) for name, span in spans}
 
     def replay(self, stop_asked: Callable[[], bool], features: FeatureList) -> None:
-        """Copy the range that was claimed; ``complete`` says whether all of it was.
+        """Copy the claimed range; ``complete`` is set if all of it was copied.
 
-        Raises what fails, and RunError if another process has copied of it since.
+        Raises the error of a failed step, and RunError if another process has copied parts of it
+        since.
         """
         if not self.ranges:
             self.complete = True
@@ -240,7 +241,7 @@ class ReplayJob:
 
 
 def new_run() -> str:
-    """Return the name of a run that begins now; later ones are greater."""
+    """Return the name of a run that begins now; names of later runs sort after it."""
     now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{uuid4().hex[:6]}"
 

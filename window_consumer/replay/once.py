@@ -1,4 +1,4 @@
-"""Whether a worker's handlers have ``once``, whose database would recognise replayed records."""
+"""Checks whether handlers have ``once``, whose database would recognise replayed records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from window_consumer.plan.definition import AppDefinition
 
 
 class UsesOnce(Enum):
-    """The answer; only the application knows for sure."""
+    """The answer; only the application knows with certainty."""
 
     YES = "yes"
     NO = "no"
@@ -19,7 +19,7 @@ class UsesOnce(Enum):
 def uses_once(loaded: LoadedConfig, worker: WorkerConfig, app: AppDefinition | None) -> UsesOnce:
     """Return whether a handler of the worker has ``once``; connects to no database.
 
-    Without the application, a section ``once`` in the worker's configuration says so.
+    Without the application, a section ``once`` in the worker's configuration decides.
     """
     if loaded.is_set(("workers", worker.name, "once")):
         return UsesOnce.YES

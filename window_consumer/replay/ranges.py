@@ -1,4 +1,4 @@
-"""Which offsets a replay copies: pure planning, from what the user selects and what a log holds."""
+"""Which offsets a replay copies: pure planning from the user's selection and the log's contents."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _PLACE: Final = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})")
 
 @frozen
 class Selection:
-    """What the user selects; exactly one of ``from_ms``, ``offsets`` and ``ids`` is set."""
+    """The user's selection; exactly one of ``from_ms``, ``offsets`` and ``ids`` is set."""
 
     from_ms: int | None = None
     to_ms: int | None = None
     """Exclusive, like ``from_ms`` in milliseconds since 1970; None is the present end."""
     offsets: Mapping[int, int] = field(factory=dict)
-    """The first offset of each partition that is wanted."""
+    """The first offset of each wanted partition."""
     ids: frozenset[str] = frozenset()
 
 
 @frozen
 class ReplayRange:
-    """The offsets of one partition that are copied, and those that retention has taken away."""
+    """The offsets of one partition to copy, and those that retention has deleted."""
 
     span: Span
     deleted: Span | None = None
@@ -47,11 +47,10 @@ def planned(
     ends: Mapping[TopicPartition, int],
     ids: WantedIds,
 ) -> Ranges:
-    """Return the range of each partition of a topic that is wanted.
+    """Return the range of each wanted partition of a topic.
 
-    ``begins`` and ``ends`` are the first offsets at or after the two times, where these are given,
-    ``ids`` those of the selection.
-    Raises UsageError for a partition that the topic does not have.
+    ``begins`` and ``ends`` are the first offsets at or after the two times, if given; ``ids`` are
+    those of the selection. Raises UsageError for a partition that the topic does not have.
     """
     if selection.offsets:
         firsts = _by_offset(selection, topic, logs)
@@ -66,7 +65,7 @@ def planned(
         first = max(wanted.first, log.first)
         lost = Span(wanted.first, min(log.first, end))
         if selection.from_ms is not None:
-            # Nobody knows the times of what is gone: it may have been of the range.
+            # The times of deleted records are unknown: they may have been in the range.
             lost = Span(0, log.first if first == log.first else 0)
         found[name] = ReplayRange(Span(first, max(first, end)), lost if lost.count else None)
     return found
@@ -89,14 +88,14 @@ def _by_offset(
 
 @define
 class WantedIds:
-    """Records of one topic by their ids: ``topic/partition/offset``, or what ``wc-id`` says."""
+    """Records of one topic by their ids: ``topic/partition/offset``, or the value of ``wc-id``."""
 
     _ids: frozenset[str]
     _topic: str
     _siblings: frozenset[str] = frozenset()
-    """Topics that are searched as well: a place in one of them is looked for there only."""
+    """Other topics that are searched: an id that names one of them is searched for only there."""
     found: set[str] = field(factory=set)
-    """Those that were seen; topics that are searched together share it."""
+    """The ids that were seen; topics that are searched together share this set."""
     _places: dict[tuple[int, int], str] = field(init=False)
     _others: frozenset[str] = field(init=False)
 
@@ -111,11 +110,11 @@ class WantedIds:
         self._others = frozenset(others)
 
     def missing(self) -> list[str]:
-        """Return those that may be in the topic, and were seen nowhere; sorted."""
+        """Return the ids that may be in the topic and were not seen anywhere; sorted."""
         return sorted(self._others.union(self._places.values()) - self.found)
 
     def spans(self, logs: Mapping[TopicPartition, Span]) -> dict[TopicPartition, Span]:
-        """Return where to look: from the first to the last place, or everywhere for other ids."""
+        """Return where to search: from the first to the last place, or everywhere for other ids."""
         if self._others:
             return dict(logs)
         by_partition: dict[int, list[int]] = {}
@@ -128,7 +127,7 @@ class WantedIds:
         }
 
     def __contains__(self, message: Message) -> bool:
-        """Return whether a record of the topic is wanted, and keep in mind that it was seen."""
+        """Return whether a record of the topic is wanted; remember that it was seen."""
         known = self._places.get((message.partition(), message.offset()))
         if known is None and self._others:
             given = given_id(message.headers())
@@ -142,14 +141,14 @@ class WantedIds:
 
 @frozen
 class RunMark:
-    """What a commit of the progress says about a replay: it goes on with the same range."""
+    """A replay's entry in a commit of its progress: from it the replay continues its range."""
 
     topic_id: str
     run: str
     span: Span
     is_over: bool | None = False
-    """A process has seen that all was copied: the next one of the same name starts over. None, of
-    an earlier version: it is over at the end of its span."""
+    """A process has seen that everything was copied: the next replay of the same name starts over.
+    None (an earlier version's mark) means that it is over at the end of its span."""
 
     def __str__(self) -> str:
         version = _OVER if self.is_over else _VERSION
@@ -157,7 +156,7 @@ class RunMark:
 
     @classmethod
     def parse(cls, text: str | None) -> RunMark | None:
-        """Return the mark that a commit carries, None for other metadata."""
+        """Return the mark that a commit carries; None for other metadata."""
         parts = (text or "").split(".")
         is_ours = len(parts) == _PARTS and parts[0] in _SAYS_OVER
         if not is_ours or not (parts[3] + parts[4]).isdigit():
@@ -166,7 +165,7 @@ class RunMark:
         return cls(parts[1], parts[2], span, _SAYS_OVER[parts[0]])
 
     def ends_at(self, offset: int) -> bool:
-        """Return whether the run is over in a partition where this offset is committed."""
+        """Return whether the run is over in a partition with this committed offset."""
         return offset >= self.span.end if self.is_over is None else self.is_over
 
 
@@ -178,19 +177,20 @@ _PARTS: Final = 5
 
 @frozen
 class LastRun:
-    """The latest run over a topic that commits know."""
+    """The latest run over a topic, according to commits."""
 
     name: str
     left: Mapping[TopicPartition, Span]
-    """What it has not copied yet of each of its partitions."""
+    """The offsets that it has not copied yet, by partition."""
     is_over: bool
-    """All was copied, and a process has seen it. Until then its last batch may be unreported."""
+    """A process has seen that everything was copied. Until then its last batch may be
+    unreported."""
 
 
 def last_run(
     commits: Iterable[tuple[TopicPartition, int, RunMark | None]], topic_id: str
 ) -> LastRun | None:
-    """Return the latest run; one over an earlier topic of the same name does not count."""
+    """Return the latest run; a run over an earlier topic of the same name does not count."""
     marked = [
         (name, offset, mark)
         for name, offset, mark in commits
@@ -205,7 +205,7 @@ def last_run(
 
 
 def remaining(last: LastRun, logs: Mapping[TopicPartition, Span]) -> Ranges:
-    """Return what is left of a run that was cut short, and what has been deleted since."""
+    """Return the rest of an interrupted run, and what has been deleted of it since."""
     return {name: _after(span, logs[name]) for name, span in last.left.items() if name in logs}
 
 

@@ -1,7 +1,7 @@
-"""Copies a range in batches, and holds the rules for that.
+"""Copies a range in batches, by these rules.
 
-For each batch: read, write the copies and wait for their acks, commit the progress. So everything
-that is committed was written before, and a killed process repeats at most one batch.
+For each batch: read, write the copies and wait for their acks, commit the progress. So all
+committed records were written before, and a killed process repeats at most one batch.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from window_consumer.model.record_identity import RecordOrigin
 from window_consumer.runtime.copy_rate import CopyRate
 
 BATCH_RECORDS = 5_000
-"""A killed run repeats at most this many, as a redrive does."""
+"""A killed run repeats at most this many records, like a redrive."""
 
 _BATCH_BYTES = 32 * 1024**2
-"""A batch with large values ends here, because its copies are held until they are acked."""
+"""A batch of large values ends at this size, because its copies are held until they are acked."""
 
 _CHUNK_RECORDS = 1_000
 """Records are read and sent in chunks of this size, which fit the processor's cache."""
 
 _LIMITED_BATCH_S = 0.5
-"""With a rate, a batch holds what is due in this time: few commits, and few records twice."""
+"""With a rate, a batch holds the records due in this time: few commits, and few records twice."""
 
 _LIMITED_CHUNK_S = 0.02
-"""With a rate, copies are sent each time that so much has become due."""
+"""With a rate, copies are sent each time this many seconds of them have become due."""
 
 _ASK_S = 1.0
-"""How often the log's beginning is asked for at most, where offsets are missing."""
+"""The shortest time between two queries of the log's beginning while offsets are missing."""
 
 _REASONS_KEPT = 10
-"""How many records that could not be copied are named; the others are only counted."""
+"""How many records that could not be copied are named; further ones are only counted."""
 
 
 class RecordStream(Protocol):
-    """The records of the range, from where the last run stopped."""
+    """The records of the range from where the last run stopped."""
 
     def read(self, max_records: int) -> Sequence[Message]:
-        """Return up to ``max_records`` of the next ones; empty at the end."""
+        """Return up to ``max_records`` of the next records; empty at the end."""
 
     def check_alone(self) -> None:
-        """Raise if another process commits the same progress."""
+        """Raise if another process commits progress of the same replay."""
 
 
 class ReplayOutlet(Protocol):
@@ -65,7 +65,7 @@ class ReplayRules:
     """Which records are copied, and how fast."""
 
     spans: Mapping[int, Span]
-    """What is left to copy, by partition."""
+    """The offsets left to copy, by partition."""
     copy: Callable[[Message], Copy]
     matches: Callable[[Message], bool] | None = None
     """None copies all records of the range."""
@@ -83,7 +83,7 @@ class ReplayCounts:
     """Copied; in a dry run, those that would be."""
     not_matching: int = 0
     refused: int = 0
-    """Skipped because the broker rejects the copy as too large."""
+    """Skipped because the broker rejected the copy as too large."""
     reasons: list[str] = field(factory=list)
     """Why the first few were refused."""
 
@@ -101,11 +101,11 @@ class Replay:
     conclude: Callable[[], None]
     """Commits that the range is copied to its end: the same replay then starts over."""
     log_firsts: Callable[[], Mapping[int, int]]
-    """Asks for the first offset that each partition's log still has."""
+    """Queries the first offset that each partition's log still has."""
     clock: Clock
     counts: ReplayCounts = field(factory=ReplayCounts)
     deleted: dict[int, list[Span]] = field(factory=dict)
-    """What retention has taken away while this ran, by partition."""
+    """The offsets that retention has deleted while this ran, by partition."""
     _expected: dict[int, int] = field(init=False)
     """The offset after the last record of each partition."""
     _gaps: list[tuple[int, Span]] = field(init=False, factory=list)
@@ -143,7 +143,7 @@ class Replay:
             read += len(chunk)
             size += sum(map(len, chunk))
             chosen = self._chosen(chunk)
-            left -= len(chosen)  # the rate is that of copies: many may be read for one
+            left -= len(chosen)  # the rate applies to copies: many records may be read for one
             sent += chosen
             if self.outlet is not None:
                 self.outlet.send(list(map(self.rules.copy, chosen)))
@@ -160,7 +160,7 @@ class Replay:
         return not is_over
 
     def _chosen(self, chunk: Sequence[Message]) -> Sequence[Message]:
-        """Return the selected records, and look for offsets that are missing."""
+        """Return the selected records, and search for missing offsets."""
         expected, matches = self._expected, self.rules.matches
         for message in chunk:
             number, offset = message.partition(), message.offset()
@@ -187,7 +187,7 @@ class Replay:
         return [*self._gaps, *left]
 
     def _name_deleted(self, gaps: Sequence[tuple[int, Span]]) -> None:
-        """Keep the gaps before the log's beginning; others come from compaction and markers."""
+        """Record the gaps before the log's beginning; others come from compaction and markers."""
         if any(span.count for _, span in gaps):
             firsts = self.log_firsts()
             self._asked_at = self.clock.now()

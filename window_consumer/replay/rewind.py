@@ -1,4 +1,4 @@
-"""Moves the offsets of a stopped group: pure planning, what lies between, and the commit."""
+"""Moves the offsets of a stopped group: pure planning, the records between, and the commit."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _MEMBERS_NAMED = 10
 
 @frozen
 class RewindTarget:
-    """Where the group shall stand: exactly one of the two is set."""
+    """Where to move the group: exactly one of the two is set."""
 
     time_ms: int | None = None
-    """At the first records of this time or later, in milliseconds since 1970."""
+    """To the first records of this time or later, in milliseconds since 1970."""
     offsets: Mapping[int, int] = field(factory=dict)
-    """By partition; others stay where they are."""
+    """Offsets by partition; other partitions stay where they are."""
 
 
 @frozen
 class OffsetMove:
-    """One partition's move; offsets are those that are read next."""
+    """One partition's move; offsets are of the record that is read next."""
 
     name: TopicPartition
     before: int | None
@@ -48,9 +48,9 @@ class OffsetMove:
     to: int
     log: Span
     deleted: Span | None = None
-    """What retention has deleted at the target."""
+    """The offsets at the target that retention has deleted."""
     finished: tuple[range, ...] = ()
-    """What was done beyond ``before``: called again, unless records are skipped."""
+    """The finished offsets beyond ``before``: called again, unless records are skipped."""
     known_partitions: int = 0
     """How many partitions the group knew at its first start, see ``CommitNote``."""
 
@@ -61,7 +61,7 @@ class OffsetMove:
 
     @property
     def between(self) -> Span:
-        """The offsets among which are those that are read again, or skipped."""
+        """The range of the offsets that are read again or skipped."""
         before = self._before
         first, end = min(before, self.to), max(before, self.to)
         if self.finished and not self.is_forward:
@@ -73,7 +73,7 @@ class OffsetMove:
         return self.log.end if self.before is None else self.before
 
     def metadata(self, topic_id: str | None) -> str:
-        """Return the new commit's metadata: what was done beyond a skip stays done."""
+        """Return the new commit's metadata: records finished beyond a skip stay finished."""
         left = (range(max(each.start, self.to), each.stop) for each in self.finished)
         note = CommitNote(
             self.to,
@@ -85,7 +85,7 @@ class OffsetMove:
         return encode(note)[0]
 
     def concerns(self, offset: int) -> bool:
-        """Return whether an offset of ``between`` is read again, or skipped."""
+        """Return whether an offset of ``between`` is read again or skipped."""
         if self.is_forward:
             return not any(offset in each for each in self.finished)
         return offset < self._before or any(offset in each for each in self.finished)
@@ -98,11 +98,11 @@ def moves_of(
     begins: Mapping[TopicPartition, int],
     topic_id: str | None,
 ) -> list[OffsetMove]:
-    """Return the move of each partition that does not stand there already, with nothing beyond.
+    """Return the moves, without partitions already there with nothing finished beyond.
 
-    ``begins`` are the first offsets of the time. A commit of an earlier topic of the same name
-    counts for nothing, as at a start. Raises UsageError for partitions and offsets that the topic
-    does not have.
+    ``begins`` are the first offsets of the time. A commit of an earlier topic of the same name is
+    ignored, as at a start. Raises UsageError for partitions and offsets that the topic does not
+    have.
     """
     numbers = {name.partition: name for name in logs}
     for partition, offset in target.offsets.items():
@@ -128,7 +128,7 @@ def moves_of(
         is_of_earlier = note is not None and is_of_earlier_topic(note, commit.offset, now)
         before = None if commit.offset < 0 or is_of_earlier else commit.offset
         if note is None or note.next_offset != before or note.fired is not None:
-            finished: tuple[range, ...] = ()  # or they may still wait
+            finished: tuple[range, ...] = ()  # otherwise they may still wait
         else:
             finished = note.finished
         if to != before or finished:
@@ -140,11 +140,11 @@ def moves_of(
 
 @define
 class Between:
-    """What lies between the old and the new offset of a partition."""
+    """The records between a partition's old and new offset."""
 
     records: int = 0
     bytes: int = 0
-    """Of keys and values."""
+    """Bytes of keys and values."""
     first_ms: int | None = None
     last_ms: int | None = None
     """The times of the oldest and the newest record."""
@@ -171,7 +171,7 @@ class Rewind:
     def plan(self, target: RewindTarget, *, skip: bool) -> None:
         """Find the moves.
 
-        Raises UsageError for a group that runs, and for moves forward without ``skip``.
+        Raises UsageError for a running group, and for moves forward without ``skip``.
         """
         CommandTopics(self.loaded, self.worker, self.clients.cluster).check_group(self.worker.group)
         self.check_stopped()
@@ -191,7 +191,7 @@ class Rewind:
             )
 
     def check_stopped(self) -> None:
-        """Raise UsageError, which names its members, if the group runs."""
+        """If the group runs, raise UsageError with the names of its members."""
         group = self.clients.cluster.group(self.worker.group)
         if group.members:
             raise self._running(list(map(str, group.listed)))
@@ -206,7 +206,7 @@ class Rewind:
         )
 
     def measured(self) -> dict[TopicPartition, Between]:
-        """Read what lies between, and return its size; each partition's own."""
+        """Read the records between, and return their size for each partition."""
         moves = {each.name: each for each in self.moves}
         found = {name: Between() for name in moves}
         with self._reader() as reader:
@@ -230,7 +230,7 @@ class Rewind:
             try:
                 progress.claim(spans, marks)
             except WindowConsumerError as error:
-                # Kafka takes offsets from outside of the group only while it has no members.
+                # Kafka accepts offsets from outside the group only while it has no members.
                 self.check_stopped()
                 if self.clients.cluster.group(self.worker.group).members is None:
                     raise self._running(()) from error

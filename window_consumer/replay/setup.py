@@ -1,4 +1,4 @@
-"""Finds the topics of replays: what a worker reads, and the group's entry topics."""
+"""Finds the topics of replays: those that a worker reads, and the group's entry topics."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def replay_jobs(
 ) -> list[ReplayJob]:
     """Return a job with its range for each topic of the worker, or for those of ``topics``.
 
-    Creates missing entry topics, except for a dry run. Raises UsageError for unknown names and for
-    ranges without an offset, and what the cluster denies.
+    Creates missing entry topics, except in a dry run. Raises UsageError for unknown names and for
+    ranges without an offset, and the cluster's errors if it denies access.
     """
     config = worker_of(loaded, worker)
     clients = Clients.connect(loaded, config, oauth_token, timeout_s)
@@ -90,7 +90,7 @@ def replay_jobs(
     run = max(cut_short, default=new_run())
     for job in jobs:
         job.plan(run, resumes=bool(cut_short))
-    # What a run has left may have been deleted: then it is over.
+    # If the rest of a run has been deleted, it is over.
     if not cut_short and not any(each.span.count for job in jobs for each in job.ranges.values()):
         raise UsageError("\n".join(["the range is empty:", *map(_emptiness, jobs)]))
     if not request.dry_run:
@@ -128,7 +128,7 @@ def _job(
 
 
 def _make_entry(job: ReplayJob) -> None:
-    """Create the entry topic if it is missing, and learn its partitions and limits."""
+    """Create the entry topic if it is missing; return its partitions and limits."""
     cluster, source = job.clients.cluster, job.source
     topics = CommandTopics(job.loaded, job.worker, cluster)
     there, hidden = topics.existing([source.name, job.entry])

@@ -1,1 +1,1 @@
-"""Queues that clients of Amazon SQS read and write: a worker with `pull` is one."""
+"""Queues that clients of Amazon SQS read and write: each worker with `pull` is one."""

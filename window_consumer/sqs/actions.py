@@ -1,4 +1,4 @@
-"""The calls of SQS: each reads its parameters, asks a queue, and returns the answer's members."""
+"""The calls of SQS: each reads its parameters, asks a queue, and returns the response's members."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "CancelMessageMoveTask": "`window-consumer dlq redrive` moves dead letters back",
     "ListMessageMoveTasks": "`window-consumer dlq redrive` moves dead letters back",
 }
-"""Calls of SQS that are refused, with the reason."""
+"""The SQS calls that are refused, with the reason."""
 
 Answer = Mapping[str, object]
 
@@ -90,7 +90,7 @@ class QueueActions:
         )
 
     def _queue(self, call: CallParameters) -> Queue:
-        """Return the queue of a call: the last part of its URL, whatever the rest is."""
+        """Return the queue of a call: the last part of its URL; the rest does not matter."""
         url = call.required("QueueUrl")
         try:
             name = urlsplit(url).path.rpartition("/")[2]
@@ -160,7 +160,7 @@ class QueueActions:
         return {"Messages": answers} if answers else {}
 
     async def give_back(self, call: CallParameters, answer: Answer) -> None:
-        """Give back what a client has received that is gone before it could be told."""
+        """Give back the messages of a client that disconnected before it got the response."""
         queue = self._queue(call)
         messages: Sequence[Mapping[str, Any]] = answer.get("Messages", ())  # type: ignore[assignment] # as _receive makes it
         for each in messages:
@@ -226,7 +226,7 @@ async def _changed(call: CallParameters, queue: Queue) -> Answer:
 
 
 async def _batch(calls: Mapping[str, Awaitable[Answer]]) -> dict[str, list[Answer]]:
-    """Make all calls at once, in order; return what succeeded and what did not, by id."""
+    """Make all calls at once, in order; return the successes and the failures, by id."""
     answers = await asyncio.gather(*calls.values(), return_exceptions=True)
     done: list[Answer] = []
     failed: list[Answer] = []

@@ -19,7 +19,7 @@ TYPES_HEADER: Final = "sqs-attribute-types"
 """A header with the types of the attributes other than String, as a JSON object."""
 
 ENCODING: Final = "wc-encoding"
-"""The attribute that says how a body carries a value that is not text."""
+"""The attribute that names the encoding of a body whose value is not text."""
 
 MOST_ATTRIBUTES: Final = 10
 
@@ -27,18 +27,18 @@ _NAME: Final = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{
 _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\x00-\x1f]{1,249})?")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
 _NOT_ALLOWED: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""The characters that no text of SQS has: those that XML 1.0 has not."""
+"""The characters that SQS texts cannot contain, because XML 1.0 cannot."""
 
 _STRING: Final = "String"
 
 
 def is_text(text: str) -> bool:
-    """Return whether SQS takes a text: not the control characters, nor half a surrogate pair."""
+    """Return whether SQS accepts a text: without control characters and half surrogate pairs."""
     return _NOT_ALLOWED.search(text) is None
 
 
 def text_of(value: bytes) -> str | None:
-    """Return the text of bytes if they are UTF-8 and SQS takes it."""
+    """Return the text of bytes if they are UTF-8 and SQS accepts it."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -61,11 +61,11 @@ class MessageAttribute:
 
     @property
     def size(self) -> int:
-        """Return the bytes that count against the limit of a message."""
+        """Return how many bytes count towards the limit of a message."""
         return len(self.name.encode()) + len(self.data_type.encode()) + len(self.value)
 
     def as_json(self) -> dict[str, str]:
-        """Return it as clients read it."""
+        """Return the attribute as clients read it."""
         if self.is_binary:
             return {"DataType": self.data_type, "BinaryValue": b64encode(self.value).decode()}
         return {"DataType": self.data_type, "StringValue": self.value.decode()}
@@ -117,7 +117,7 @@ def _refused(message: str) -> SqsError:
 
 
 def headers_of(attributes: Iterable[MessageAttribute]) -> list[tuple[str, bytes]]:
-    """Return the headers of a message that a client sends; raises SqsError for names of ours."""
+    """Return the headers of a message that a client sends; raise SqsError for reserved names."""
     headers, types = [], {}
     for each in attributes:
         if each.name == ENCODING:
@@ -133,9 +133,9 @@ def headers_of(attributes: Iterable[MessageAttribute]) -> list[tuple[str, bytes]
 
 
 def attributes_of(headers: Sequence[tuple[str, bytes]]) -> Sequence[MessageAttribute]:
-    """Return a record's headers as attributes; of headers with one name the last counts.
+    """Return a record's headers as attributes; of headers with equal names the last one counts.
 
-    The type is the one that was sent with it, else String, or Binary for what is not text.
+    The type is the one that was sent with it, else String, or Binary for values that are not text.
     """
     named = dict(headers)
     types = _types_in(named.pop(TYPES_HEADER, b"")) if TYPES_HEADER in named else {}
@@ -158,7 +158,7 @@ def _typed(name: str, value: bytes, data_type: str | None) -> MessageAttribute:
 
 
 def selection_of(wanted: Collection[str]) -> Callable[[str], bool]:
-    """Return which attributes a client wants: ``All``, ``.*``, names, beginnings like ``a.*``."""
+    """Return which attributes a client wants: ``All``, ``.*``, names, prefixes such as ``a.*``."""
     if "All" in wanted or ".*" in wanted:
         return lambda _: True
     names = frozenset(wanted)
@@ -167,7 +167,7 @@ def selection_of(wanted: Collection[str]) -> Callable[[str], bool]:
 
 
 def md5_of(attributes: Iterable[MessageAttribute]) -> str:
-    """Return the sum that clients compute: of names, types and values, sorted by name."""
+    """Return the MD5 sum that clients verify: of names, types and values, sorted by name."""
     digest = md5(usedforsecurity=False)
     for each in sorted(attributes, key=lambda each: each.name):
         for part in (each.name.encode(), each.data_type.encode()):

@@ -1,4 +1,4 @@
-"""What a queue's configuration implies: how long a lease may last, and who waits for it then."""
+"""What a queue's configuration implies: how long a lease may last, and what waits for it then."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from window_consumer.plan.app_plan import PlannedWorker
 from window_consumer.sqs.config import PullConfig
 
 _RATES: Final = (100.0, 1000.0)
-"""Records/s for which it is worked out unless somebody names a rate."""
+"""The records/s that it is calculated for unless a rate is given."""
 
 
 @frozen
 class LongestLease:
-    """How long a lease may last until the window of its partition is full, at a rate."""
+    """How long a lease may last at a rate until the window of its partition is full."""
 
     records_per_s: float
     seconds: float

@@ -1,4 +1,4 @@
-"""The sections `sqs`, where the endpoint listens, and `pull`, which makes a worker a queue."""
+"""The sections `sqs` (where the endpoint listens) and `pull` (which makes a worker a queue)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from window_consumer.runtime.pools.lease_pool import LEASES
 PULL: Final = "pull"
 
 LONGEST_LEASE_S: Final = 43_200.0
-"""Twelve hours, which is what clients of SQS may ask for."""
+"""Twelve hours, the longest that clients of SQS may ask for."""
 
 _ACCESS_KEY_ID: Final = r"^[A-Za-z0-9_-]{1,128}$"
 
@@ -41,7 +41,7 @@ _TAKEN_OUT: Final = {
     "batch": "a client that asks for ten records gets a lease for each",
     "stall": "a lease ends after pull.visibility_timeout, and no call has to be watched",
 }
-"""Keys that mean nothing for a worker with `pull`, and why."""
+"""Keys without meaning for a worker with `pull`, and why."""
 
 
 def _wrong_secret(text: str) -> str | None:
@@ -164,7 +164,7 @@ class PullConfig:
     )
 
     is_on: bool = False
-    """Whether the worker is a queue: it has this section, perhaps without keys."""
+    """Whether the worker is a queue: it has this section, even without keys."""
 
 
 def pulls(worker: WorkerConfig) -> bool:
@@ -173,12 +173,12 @@ def pulls(worker: WorkerConfig) -> bool:
 
 
 def queue_name(worker: WorkerConfig) -> str:
-    """Return the name of a worker's queue: clients test whether one of FIFO ends in `.fifo`."""
+    """Return the name of a worker's queue: clients expect FIFO queues to end in `.fifo`."""
     return f"{worker.name}.fifo" if worker.ordering == "key" else worker.name
 
 
 def send_topic(worker: WorkerConfig) -> str | None:
-    """Return the topic that a queue's SendMessage writes to; None if nothing says which."""
+    """Return the topic that a queue's SendMessage writes to; None if it is not determined."""
     given = worker.section(PullConfig).send_to
     return worker.topics[0] if given is None and len(worker.topics) == 1 else given
 

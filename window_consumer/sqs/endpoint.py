@@ -1,7 +1,6 @@
-"""The endpoint that clients of SQS call: it reads requests, checks their signatures, and answers.
+"""The endpoint that clients of SQS call: reads requests, checks their signatures, and responds.
 
-The forms are those of the JSON protocol. Many clients may wait for messages at once; none of them
-has a thread.
+It speaks the JSON protocol. Many clients may wait for messages at once, without a thread for each.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from window_consumer.sqs.queue import Queue
 from window_consumer.sqs.signature import RequestHead, SignatureCheck
 
 MOST_BODY_BYTES: Final = 8 * 1024 * 1024
-"""Of a request: a message of 1 MiB takes up to six times as much in escapes of JSON."""
+"""The longest body of a request: JSON escapes make a message of 1 MiB up to six times as long."""
 
 MOST_BODIES_BYTES: Final = 16 * MOST_BODY_BYTES
-"""Of all requests that are being read."""
+"""The most bytes of all requests that are being read."""
 
 _PREFIX: Final = "AmazonSQS."
 _JSON: Final = "application/x-amz-json-1.0"
@@ -51,11 +50,11 @@ T = TypeVar("T")
 
 @frozen(kw_only=True)
 class EndpointConfig:
-    """Where the endpoint listens, and who may call."""
+    """Where the endpoint listens, and which clients may call it."""
 
     address: ListenAddress
     advertise: str | None = None
-    """The address that clients get in the URLs of queues; None for the one that they call."""
+    """The address in the URLs of queues; None for the address that a client called."""
     credentials: Mapping[str, str] = field(default=MappingProxyType({}), repr=False)
     """Secrets by access key. Without any, requests need no signature."""
     tls: TlsConfig = field(factory=TlsConfig)
@@ -63,17 +62,17 @@ class EndpointConfig:
 
 @define
 class EndpointFigures:
-    """What has been counted since the start. Written by the event loop; any thread may read."""
+    """Counts since the start. The event loop writes them; any thread may read."""
 
     requests: int = 0
     refused: int = 0
-    """Those that were answered with an error of the client."""
+    """Requests answered with a client error."""
     refused_signatures: int = 0
-    """Those of them whose signature was missing or wrong."""
+    """Of these, requests whose signature was missing or wrong."""
     failed: int = 0
-    """Those that were answered with an error of ours, which clients repeat."""
+    """Requests answered with a server error, which clients repeat."""
     waiting: int = 0
-    """Clients that wait for messages now."""
+    """Clients that are waiting for messages."""
 
 
 class Endpoint:
@@ -97,7 +96,7 @@ class Endpoint:
         self._repetition = Repetition(asyncio.get_running_loop().time)
 
     def close(self) -> None:
-        """Let clients that wait for messages go."""
+        """End the requests of clients that wait for messages."""
         for each in self._waiting:
             each.cancel()
 
@@ -151,7 +150,7 @@ class Endpoint:
         return await self._received(call, base_url, receive)
 
     async def _received(self, call: CallParameters, base_url: str, receive: Receive) -> Answer:
-        """Answer ReceiveMessage, but lease nothing to a client that has gone meanwhile."""
+        """Answer ReceiveMessage, but lease nothing to a client that has disconnected."""
         async with self._as_waiting(
             self._actions.answer("ReceiveMessage", call, base_url)
         ) as answering:
@@ -180,7 +179,7 @@ class Endpoint:
             task.cancel()
 
     async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
-        """Return the body of a request; raises SqsError if it, or all there are, are too large."""
+        """Return the body of a request; raise SqsError if it, or the sum of all, is too large."""
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > MOST_BODY_BYTES:
             raise _too_large()
@@ -219,7 +218,7 @@ class Endpoint:
 
     def _report(self, error: SqsError, scope: Scope) -> None:
         client = (scope.get("client") or ("somebody",))[0]
-        assert self._repetition is not None  # there are no requests before the start
+        assert self._repetition is not None  # no requests arrive before the start
         suppressed = self._repetition.count_suppressed(client)
         if suppressed is None:
             return
@@ -234,7 +233,7 @@ class Endpoint:
 
 
 class _GoneError(Exception):
-    """The client has disconnected: nobody waits for the answer."""
+    """The client has disconnected and no longer waits for the response."""
 
 
 _OF_SIGNATURES: Final = frozenset(
@@ -248,8 +247,8 @@ _OF_SIGNATURES: Final = frozenset(
 
 
 async def _is_gone_before(answering: asyncio.Task[Answer], receive: Receive) -> bool:
-    """Wait for an answer; return True if the client disconnects before it."""
-    # Most answers come at once, without a second task.
+    """Wait for a response; return True if the client disconnects first."""
+    # Most responses are ready at once and need no second task.
     await asyncio.sleep(0)
     if answering.done():
         return False
@@ -262,7 +261,7 @@ async def _is_gone_before(answering: asyncio.Task[Answer], receive: Receive) -> 
 
 
 def _headers_of(scope: Scope) -> dict[str, str]:
-    """Return the headers by their names; those with one name are joined, as for signatures."""
+    """Return the headers by name; headers with equal names are joined, as for signatures."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
@@ -277,7 +276,7 @@ def _url_of(scope: Scope, headers: Mapping[str, str]) -> str:
 
 
 def _check_host(headers: Mapping[str, str], config: EndpointConfig) -> None:
-    """Refuse the names of others: another site's page could resolve its own to this machine."""
+    """Refuse foreign host names: another site could resolve its own name to this machine."""
     given = headers.get("host", "")
     known = {"localhost", config.address.host, _host_in(config.advertise or "")}
     host = _host_in(given)

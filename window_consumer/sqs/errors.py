@@ -1,4 +1,4 @@
-"""What the endpoint answers to a request that it refuses, as the clients of SQS read it."""
+"""The endpoint's responses to requests that it refuses, as clients of SQS read them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_SHOWN: Final = 100
 class SqsErrorKind(Enum):
     """A kind of error: its name in the JSON protocol, its code in the query protocol, a status.
 
-    Clients of both ages compare one of the two, so that an error carries both.
+    Older clients compare the code, newer ones the name, so an error carries both.
     """
 
     NO_SUCH_QUEUE = ("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", 400)
@@ -59,12 +59,12 @@ class SqsErrorKind(Enum):
 
     @property
     def fault(self) -> str:
-        """Return who is to blame, in the protocol's words."""
+        """Return which side is to blame, in the protocol's words."""
         return "Sender" if self.is_of_sender else "Receiver"
 
 
 class SqsError(WindowConsumerError):
-    """A request, or an entry of a batch, that is refused; the client gets the message."""
+    """A refused request or entry of a batch; the client gets the message."""
 
     def __init__(self, kind: SqsErrorKind, message: str):
         super().__init__(message)
@@ -72,7 +72,7 @@ class SqsError(WindowConsumerError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the header by which clients learn the older code."""
+        """Return the header that carries the older code."""
         return {"x-amzn-query-error": f"{self.kind.code};{self.kind.fault}"}
 
     def as_json(self) -> bytes:
@@ -102,6 +102,6 @@ class SqsError(WindowConsumerError):
 
 
 def shown(value: object) -> str:
-    """Return a value of a request as an error message may contain it: short, and of ASCII."""
+    """Return a request's value in a form fit for error messages: short and in ASCII."""
     text = ascii(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -1,4 +1,4 @@
-"""The endpoint for clients of SQS as a feature: its sections, and its queues beside the workers."""
+"""The endpoint for clients of SQS as a feature: its sections and its queues."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ _ONE_ADDRESS: Final = (
 
 
 class RunningSqs(RunningFeature):
-    """The queues of an application that runs, and the endpoint that serves them."""
+    """The queues of a running application, and the endpoint that serves them."""
 
     def __init__(self, plan: AppPlan, server: ModuleType):
         self._plan = plan
         self._server = server
         self.queues: dict[str, WorkerQueue] = {}
-        """By the names of their workers."""
+        """The queues by the names of their workers."""
         self.port = 0
         self._figures = server.EndpointFigures()
 
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
-        """Serve the queues until all workers have ended, so that clients can answer meanwhile."""
+        """Serve the queues until all workers have ended, so that clients can answer until then."""
         plan = self._plan
         sqs = plan.config.section(SqsConfig)
         owner = secrets.token_hex(8)
@@ -81,23 +81,23 @@ class RunningSqs(RunningFeature):
             yield
 
     def observer_of(self, worker: PreparedWorker) -> Observer | None:
-        """Return what counts the assignments of a queue's worker."""
+        """Return the observer that counts the assignments of a queue's worker."""
         queue = self.queues.get(worker.plan.name)
         return None if queue is None else queue.assignments
 
     def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
-        """Return what lets clients take the place of a queue's handler."""
+        """Return the layer that lets clients replace a queue's handler."""
         return [ClientsLayer()] if worker.plan.name in self.queues else []
 
     def figures(self) -> CallFigures:
-        """Return what has been counted at the endpoint."""
+        """Return the endpoint's counts."""
         seen = self._figures
         return CallFigures(
             seen.requests, seen.refused, seen.refused_signatures, seen.failed, seen.waiting
         )
 
     def figures_of(self, worker: str) -> LeaseFigures | None:
-        """Return what has happened to the leases of a queue."""
+        """Return the counts of a queue's leases."""
         queue = self.queues.get(worker)
         return None if queue is None else queue.lease_figures()
 
@@ -109,19 +109,19 @@ class RunningSqs(RunningFeature):
 
 @frozen
 class ClientsLayer:
-    """Takes the place of the handler and of middleware: when a lease begins, nothing is called.
+    """Replaces the handler and middleware: when a lease begins, no function is called.
 
-    The layers before it decide whether it begins, as that of records that have expired.
+    The layers before it decide whether the lease begins, for instance that of expired records.
     """
 
     place: LayerPlace = LayerPlace.ONCE
     in_children: None = None
 
     def refuse(self, form: CallForm) -> None:
-        """Refuse nothing: the handler is one of ours."""
+        """Refuse nothing: the handler is built in."""
 
     def wrap(self, call: Called, site: CallSite) -> Called:
-        """Return what accepts each record."""
+        """Return the function that accepts each record."""
         del call, site
         return _accept
 
@@ -139,7 +139,7 @@ class SqsFeature(Feature):
     metrics = METRICS
 
     def handlers(self, config: Config) -> Mapping[str, HandlerSpec]:
-        """Return a handler for each queue, which clients take the place of."""
+        """Return a handler for each queue, which clients replace."""
         return {
             name: HandlerSpec(name, _called_by_nobody, {})
             for name, worker in config.workers.items()
@@ -147,7 +147,7 @@ class SqsFeature(Feature):
         }
 
     def bounds(self, plan: AppPlan, rate: float | None) -> Sequence[QueueBounds]:
-        """Return how long leases may last, and who waits for them then."""
+        """Return how long leases may last, and what waits for them then."""
         url = plan.config.section(SqsConfig).url
         queues = [each for each in plan.workers if pulls(each.config)]
         return [QueueBounds.of(each, queue_name(each.config), url, rate) for each in queues]
@@ -180,7 +180,7 @@ class SqsFeature(Feature):
         """Raise a UsageError if two replicas listen on one address."""
         addresses = [each.config.section(SqsConfig).address for each in (one, other)]
         if _has_queues(one) and addresses[0] == addresses[1]:
-            assert addresses[0] is not None  # else ``pull`` is refused
+            assert addresses[0] is not None  # otherwise ``pull`` is refused
             if addresses[0].port:
                 raise UsageError(_ONE_ADDRESS.format(address=addresses[0], number=NUMBER))
 

@@ -1,6 +1,6 @@
-"""Messages as clients send and receive them: bodies, attributes, and records of Kafka behind them.
+"""Messages as clients send and receive them: bodies, attributes, and the Kafka records behind them.
 
-A value that is not text for SQS travels in base64, and the attribute ``wc-encoding`` says so.
+A value that SQS does not accept as text travels in base64, marked by the attribute ``wc-encoding``.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from window_consumer.sqs.parameters import CallParameters
 from window_consumer.sqs.queue import Queue, QueuedMessage, SentMessage
 
 MOST_BYTES: Final = 1_048_576
-"""Of a message's body and attributes, and of all messages in a batch: SQS's limit since 2025."""
+"""The most bytes of a message's body and attributes, and of a batch: SQS's limit since 2025."""
 
 ACCOUNT: Final = "000000000000"
-"""The account in URLs and ARNs; there are none."""
+"""The account in URLs and ARNs: a placeholder, as there are no accounts."""
 
 MOST_DELAY_S: Final = 900
 
@@ -44,17 +44,17 @@ _NO_VALUE: Final = "null"
 
 _IDENTIFIER: Final = re.compile(r"[!-~]{1,128}")
 _DIGITS: Final = 20
-"""Of a sequence number."""
+"""The digits of a sequence number."""
 
 
 def md5_of_text(body: str) -> str:
-    """Return the sum of a body that clients compare."""
+    """Return the MD5 sum of a body, which clients verify."""
     return md5(body.encode(), usedforsecurity=False).hexdigest()
 
 
 @frozen(kw_only=True)
 class OutgoingMessage:
-    """A message that a client sends, checked."""
+    """A checked message from a client."""
 
     body: str
     value: bytes
@@ -90,11 +90,11 @@ class OutgoingMessage:
 
     @property
     def size(self) -> int:
-        """Return the bytes that count against the limit."""
+        """Return how many bytes count towards the limit."""
         return len(self.body.encode()) + sum(each.size for each in self.attributes)
 
     async def send(self, queue: Queue) -> SentMessage:
-        """Send it; raises what the queue raises."""
+        """Send it; raises the queue's errors."""
         trace = [] if self.trace is None else [(self.trace.name, self.trace.value)]
         return await queue.send(
             self.value,
@@ -105,7 +105,7 @@ class OutgoingMessage:
         )
 
     def answer(self, sent: SentMessage, *, fifo: bool) -> dict[str, str]:
-        """Return what the client gets once it is sent."""
+        """Return the response for the client once it is sent."""
         answer = {"MessageId": sent.message_id, "MD5OfMessageBody": md5_of_text(self.body)}
         if self.attributes:
             answer["MD5OfMessageAttributes"] = md5_of(self.attributes)
@@ -160,7 +160,7 @@ def _trace_of(call: CallParameters) -> MessageAttribute | None:
 
 @frozen
 class MessageSelection:
-    """What a client wants to have of each message."""
+    """The parts of each message that a client wants."""
 
     is_system_wanted: Callable[[str], bool]
     is_wanted: Callable[[str], bool]
@@ -179,7 +179,7 @@ class MessageSelection:
         trace = next((each for each in attributes if each.name == _TRACE), None)
         chosen = [each for each in attributes if each is not trace and self.is_wanted(each.name)]
         if encoding is not None:
-            # Also for clients that did not ask: they could not read the body without it.
+            # Also for clients that did not ask for it: they need it to read the body.
             chosen.append(MessageAttribute(ENCODING, "String", encoding.encode()))
         found: dict[str, object] = {
             "MessageId": message.message_id,
@@ -199,7 +199,7 @@ class MessageSelection:
 
 
 def _body_of(value: bytes | None) -> tuple[str, str | None]:
-    """Return the body for a value, and how it is encoded; None for a text as it is."""
+    """Return the body for a value and its encoding; None for plain text."""
     if value is None:
         return "", _NO_VALUE
     text = text_of(value)
@@ -219,7 +219,7 @@ def _system_attributes(
         text = text_of(message.key)
         found["MessageGroupId"] = b64encode(message.key).decode() if text is None else text
     if fifo:
-        # Records without a key are not ordered: each is a group of its own.
+        # Records without a key are unordered: each is its own group.
         own_group = f"{message.topic}-{message.partition}-{message.offset}"
         found.setdefault("MessageGroupId", own_group)
         found["MessageDeduplicationId"] = message.message_id

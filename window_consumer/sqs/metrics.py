@@ -13,7 +13,7 @@ from window_consumer.runtime.figures.metric import Metric, MetricKind, Sample, m
 
 @frozen
 class LeaseFigures:
-    """What has happened to the leases of one queue."""
+    """The counts of one queue's leases."""
 
     in_flight: int
     received: int
@@ -25,7 +25,7 @@ class LeaseFigures:
 
 @frozen
 class CallFigures:
-    """What has been counted at the endpoint."""
+    """The endpoint's counts."""
 
     requests: int
     refused: int

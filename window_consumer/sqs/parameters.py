@@ -12,20 +12,20 @@ from attrs import frozen
 from window_consumer.sqs.errors import SqsError, SqsErrorKind, shown
 
 MOST_ENTRIES: Final = 10
-"""Of a batch, and messages of one ReceiveMessage."""
+"""The most entries of a batch, and messages of one ReceiveMessage."""
 
 _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 @frozen
 class CallParameters:
-    """The members of a JSON object. A null is as good as none; unknown members are ignored."""
+    """The members of a JSON object. A null counts as absent; unknown members are ignored."""
 
     members: Mapping[str, Any]
 
     @classmethod
     def parse(cls, body: bytes) -> CallParameters:
-        """Read the body of a request; an empty one has none. Raises SqsError."""
+        """Read the body of a request; an empty body has no members. Raises SqsError."""
         try:
             found = json.loads(body) if body else {}
         except (ValueError, RecursionError) as error:
@@ -36,19 +36,19 @@ class CallParameters:
         return cls(found)
 
     def text(self, name: str) -> str | None:
-        """Return a text, if it is there."""
+        """Return a text; None if it is absent."""
         text: str | None = self._checked(name, str, "a text")
         return text
 
     def required(self, name: str) -> str:
-        """Return a text that has to be there, and to have characters."""
+        """Return a text that must be present and not empty."""
         text = self.text(name)
         if not text:
             raise SqsError(SqsErrorKind.MISSING, f"The request must contain the parameter {name}.")
         return text
 
     def whole_number(self, name: str, most: int, least: int = 0) -> int | None:
-        """Return a whole number within its limits, if it is there."""
+        """Return a whole number within its limits; None if it is absent."""
         number = self.members.get(name)
         if number is None:
             return None
@@ -63,7 +63,7 @@ class CallParameters:
         return number
 
     def texts(self, name: str) -> Sequence[str]:
-        """Return a list of texts, empty if it is not there."""
+        """Return a list of texts, empty if it is absent."""
         found = self._checked(name, list, "a list") or []
         for each in found:
             if not isinstance(each, str):
@@ -71,7 +71,7 @@ class CallParameters:
         return found
 
     def mapping(self, name: str) -> Mapping[str, Any]:
-        """Return a JSON object, empty if it is not there."""
+        """Return a JSON object, empty if it is absent."""
         return self._checked(name, dict, "an object") or {}
 
     def entries(self) -> Mapping[str, CallParameters]:

@@ -1,6 +1,6 @@
-"""What the endpoint asks of a queue: the records of a worker with `pull`, and the leases on them.
+"""The endpoint's view of a queue: the records of a worker with `pull`, and their leases.
 
-The endpoint speaks the protocol, a queue knows the worker. Only these classes are between them.
+The endpoint knows the protocol, a queue knows the worker. Only these classes connect them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QueuedMessage:
 
 @frozen(kw_only=True)
 class SentMessage:
-    """A record that all in-sync replicas have written."""
+    """A sent record, written by all in-sync replicas."""
 
     message_id: str
     topic: str
@@ -57,12 +57,12 @@ class QueueFigures:
 class InvalidReceiptError(WindowConsumerError):
     """A receipt handle of another process, or of an earlier assignment of its partition.
 
-    The message names the address of the owner, where it is known.
+    The message names the owner's address if it is known.
     """
 
 
 class MessageRefusedError(WindowConsumerError):
-    """A message that will never be sent: its topic does not take it, or nothing delays messages."""
+    """A message that can never be sent: its topic refuses it, or there is no delay service."""
 
 
 class NotInFlightError(WindowConsumerError):
@@ -86,7 +86,7 @@ class Queue(Protocol):
 
     @property
     def leases_until_dead(self) -> int | None:
-        """After how many failed leases a record becomes a dead letter; None if it never does."""
+        """How many failed leases make a record a dead letter; None if it never becomes one."""
 
     async def receive(
         self, most: int, wait_s: float, visibility_s: float | None
@@ -110,7 +110,7 @@ class Queue(Protocol):
         """
 
     async def give_back(self, receipt_handle: str) -> None:
-        """Let others have the record of a lease that its client never knew of: it is no attempt.
+        """Give back a record whose client never learnt of its lease; that is not an attempt.
 
         Once the lease has ended, this changes nothing.
         """
@@ -127,7 +127,7 @@ class Queue(Protocol):
         """Write a record to the queue's topic; returns once all in-sync replicas have it.
 
         Calls that begin one after another are written in that order. Raises MessageRefusedError if
-        sending it again cannot help, another WindowConsumerError if it can.
+        sending it again cannot help, otherwise another WindowConsumerError.
         """
 
     async def figures(self) -> QueueFigures:

@@ -1,4 +1,4 @@
-"""The attributes of queues: figures, and what the configuration says. No client changes them."""
+"""The attributes of queues: figures and settings of the configuration. No client changes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KNOWN: Final = _FIGURES | {
     *("ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"),
     *("KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "SqsManagedSseEnabled"),
 }
-"""Those that SQS has; the ones that mean nothing here have no value."""
+"""The attributes of SQS; those without meaning here have no value."""
 
 _log = own_logger()
 
@@ -55,7 +55,7 @@ class QueueAttributes:
         return found if "All" in wanted else {name: found[name] for name in found if name in wanted}
 
     def check_equal(self, queue: Queue, wanted: Mapping[str, Any]) -> None:
-        """Raise SqsError unless a queue has these attributes already."""
+        """Raise SqsError unless a queue already has these attributes."""
         _refuse_unknown(wanted)
         settings = self._settings_of(queue)
         for name in _differing(settings, wanted):
@@ -64,7 +64,7 @@ class QueueAttributes:
             raise SqsError(SqsErrorKind.INVALID_ATTRIBUTE_VALUE, message)
 
     def report_ignored(self, queue: Queue, wanted: Mapping[str, Any]) -> None:
-        """Log, once, which attributes of CreateQueue a queue does not have.
+        """Log once which attributes of CreateQueue a queue does not have.
 
         Raises SqsError if it is FIFO and should not be, or the reverse.
         """
@@ -97,7 +97,8 @@ class QueueAttributes:
         if queue.fifo:
             settings |= {"FifoQueue": "true", "ContentBasedDeduplication": "false"}
         if queue.leases_until_dead is not None:
-            # Clients such as Celery do not delete what they reject from a queue with dead letters.
+            # Clients such as Celery do not delete messages that they reject from a queue with dead
+            # letters.
             arn = f"arn:aws:sqs:kafka:{ACCOUNT}:{queue.name}-dead-letters"
             policy = {"deadLetterTargetArn": arn, "maxReceiveCount": queue.leases_until_dead}
             settings["RedrivePolicy"] = json.dumps(policy)

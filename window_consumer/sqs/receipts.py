@@ -1,7 +1,7 @@
-"""Receipt handles: which lease of which process a client means, and whether it can be meant now.
+"""Receipt handles: which lease of which process a client means, and whether it is current.
 
-A handle names partition, offset, assignment and owner, so that a handle of another process, or of
-an earlier assignment, is told apart from one whose lease has ended.
+A handle names partition, offset, assignment and owner. This distinguishes handles of another
+process or of an earlier assignment from handles whose lease has ended.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ _VERSION: Final = 1
 _FIELDS: Final = (str, str, str, str, int, int, int, int)
 
 _ASSIGNMENTS: Final = count(1)
-"""No two assignments in a process have the same number, even of a worker and its successor."""
+"""No two assignments in a process have the same number, not even those of a worker and its
+successor."""
 
 
 @frozen
 class ReceiptHandle:
-    """What the text of a handle says."""
+    """The contents of a handle's text."""
 
     owner: str
     """Different in each process."""
     url: str
-    """The owner's address, as clients write it."""
+    """The owner's address as clients write it."""
     queue: str
     topic: str
     partition: int
@@ -51,7 +52,7 @@ class ReceiptHandle:
 
     @classmethod
     def parse(cls, text: str) -> ReceiptHandle | None:
-        """Read a handle; return None for a text that is none."""
+        """Read a handle; return None for a text that is not a handle."""
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             version, *fields = json.loads(urlsafe_b64decode(padded))

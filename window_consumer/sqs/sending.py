@@ -1,4 +1,4 @@
-"""Writes what clients send: with acks of all in-sync replicas, or to the delay service."""
+"""Writes messages from clients: with acks of all in-sync replicas, or to the delay service."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from window_consumer.sqs.config import send_topic
 from window_consumer.sqs.queue import MessageRefusedError, SentMessage
 
 _ACK_S: Final = 30.0
-"""How long a client waits; clients of SQS wait for 60 s."""
+"""How long a client waits for the ack; clients of SQS wait 60 s for a response."""
 
 _CLOSE_S: Final = 2.0
-"""Then the process ends: what clients have no answer for, they send again."""
+"""The wait for acks when the process ends: clients send again what was not answered."""
 
 _NO_TOPIC: Final = (
     "nothing says which topic the queue {name} writes to, as its worker reads several: name one in"
@@ -63,7 +63,7 @@ class QueueSender:
             pairs = with_delivery(pairs, topic, delay_s, None)
             topic = self._delays
         if self._producer is None:
-            # It must not block the event loop: a client that gets an error sends again.
+            # Must not block the event loop: a client that gets an error sends again.
             self._producer = Producer(self._properties, max_block=0.0)
         future = self._producer.send(topic, key, value, headers=pairs, id=message_id)
         try:
@@ -84,7 +84,7 @@ class QueueSender:
         )
 
     def close(self) -> None:
-        """Wait for what is unacknowledged, then close."""
+        """Wait for outstanding acks, then close."""
         if self._producer is not None:
             self._producer.close(timeout=_CLOSE_S)
 

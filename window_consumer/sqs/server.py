@@ -18,11 +18,13 @@ from window_consumer.web.server import ServerLimits, WebServer, listen_on, tls_o
 THREAD: Final = "wc-sqs"
 
 MOST_CONNECTIONS: Final = 2_000
-"""Each takes tens of kilobytes; a client that waits for messages holds one. No more than half of
-the files that the process may open, as the clients of Kafka need some, too."""
+"""The most connections: each takes tens of kilobytes, and a client that waits for messages holds
+one. They get at most half of the files that the process may open, because Kafka clients need some,
+too."""
 
 _KEEP_ALIVE_S: Final = 60
-"""Clients keep connections: one that is closed as a request arrives costs them a retry."""
+"""How long idle connections stay open: if one closes as a request arrives, the client must
+retry."""
 
 _log = own_logger()
 
@@ -58,11 +60,11 @@ def serving(
 
 
 def _most_connections() -> int:
-    """Return how many connections may be open; lets the process open more files if it may."""
+    """Return how many connections may be open; raise the process's file limit if allowed."""
     soft, hard = getrlimit(RLIMIT_NOFILE)
     if soft == RLIM_INFINITY:
         return MOST_CONNECTIONS
     wanted = 2 * MOST_CONNECTIONS if hard == RLIM_INFINITY else min(hard, 2 * MOST_CONNECTIONS)
     if soft < wanted:
-        setrlimit(RLIMIT_NOFILE, (wanted, hard))  # 1,024 is usual, for the sake of old programs
+        setrlimit(RLIMIT_NOFILE, (wanted, hard))  # 1,024 is the usual limit, for old programs
     return min(MOST_CONNECTIONS, max(soft, wanted) // 2)

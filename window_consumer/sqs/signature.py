@@ -1,6 +1,6 @@
-"""Signatures of requests, version 4: computed again with botocore's own signer, and compared.
+"""Signatures of requests (version 4), recomputed with botocore's own signer and compared.
 
-The head of a request is checked before its body is read, so that a stranger's body is not.
+The head of a request is checked before its body is read, so bodies of strangers are not read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from botocore.credentials import Credentials
 from window_consumer.sqs.errors import SqsError, SqsErrorKind, shown
 
 MAX_SKEW_S: Final = 15 * 60.0
-"""How far a client's clock may be from ours; a captured request can be replayed that long."""
+"""How much a client's clock may differ from ours; a captured request can be replayed that long."""
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _DATE: Final = "x-amz-date"
@@ -28,22 +28,22 @@ _BODY_SUM: Final = "x-amz-content-sha256"
 _SERVICE: Final = "sqs"
 
 _HAS_TO_BE_SIGNED: Final = ("host", _DATE, "x-amz-target", _BODY_SUM)
-"""Where a request has them: what is not signed, somebody on the way could have changed."""
+"""Headers that must be signed if present: unsigned headers could have been changed on the way."""
 
 
 @frozen(kw_only=True)
 class RequestHead:
-    """What comes before the body of a request. Header names are in lower case."""
+    """The part of a request before its body. Header names are in lower case."""
 
     method: str
     url: str
-    """As the client signs it: scheme, host, and the path with its escapes."""
+    """The URL as the client signs it: scheme, host, and the path with its escapes."""
     headers: Mapping[str, str]
 
 
 @frozen(kw_only=True)
 class Claim:
-    """What a request says of its signature, checked as far as its head allows."""
+    """A request's claims about its signature, checked as far as its head allows."""
 
     access_key: str
     secret: str = field(repr=False)
@@ -54,7 +54,7 @@ class Claim:
 
 
 class _ReceivedSigner(SigV4Auth):  # type: ignore[misc] # botocore has no types
-    """Signs exactly the headers that a request has, which are those that its client signed."""
+    """Signs exactly the headers of a request that its client signed."""
 
     def headers_to_sign(self, request: AWSRequest) -> HTTPHeaders:
         return request.headers
@@ -69,7 +69,7 @@ class SignatureCheck:
         self._now = now
 
     def claim_of(self, head: RequestHead) -> Claim:
-        """Return what the head of a request claims; raises SqsError."""
+        """Return the claims in the head of a request; raise SqsError if they are invalid."""
         authorization = head.headers.get("authorization", "")
         algorithm, _, rest = authorization.partition(" ")
         if not authorization:

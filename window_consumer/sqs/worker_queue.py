@@ -34,13 +34,14 @@ from window_consumer.sqs.receipts import AssignmentNumbers, ReceiptHandle
 from window_consumer.sqs.sending import QueueSender
 
 _SHORTEST_WAIT_S: Final = 0.25
-"""Records are brought when a client asks for them, so even one that does not wait waits so long."""
+"""Records are fetched when a client asks for them, so even a client that does not wait waits this
+long."""
 
 _AGAIN_S: Final = 0.05
-"""The wait before another request, after one that got nothing: its partition was given up."""
+"""The wait before another request after one that got nothing because its partition was released."""
 
 _TOGETHER_S: Final = 0.001
-"""How long the first record waits for those that start with it: a client that asks for ten shall
+"""How long the first record waits for others that start with it: a client that asks for ten should
 get ten."""
 
 _FIGURES_S: Final = 2.0
@@ -49,16 +50,16 @@ _FIGURES_S: Final = 2.0
 
 @define
 class QueueCounts:
-    """What has happened to the leases of a queue. Owner: the endpoint's event loop."""
+    """The counts of a queue's leases. Owner: the endpoint's event loop."""
 
     received: int = 0
     deleted: int = 0
     returned: int = 0
-    """Given back with a visibility timeout of 0."""
+    """Leases given back with a visibility timeout of 0."""
     late: int = 0
     """Answers that came after the lease had ended."""
     invalid: int = 0
-    """Receipt handles of other processes, and of earlier assignments."""
+    """Receipt handles of other processes or earlier assignments."""
 
 
 @define(eq=False)
@@ -69,7 +70,7 @@ class WorkerQueue:
     owner: str
     """The name of this process in receipt handles, different in each."""
     url: str
-    """The address of this process, as clients write it."""
+    """The address of this process as clients write it."""
     sender: QueueSender
     executor: Executor
     """Asks the poll thread for figures."""
@@ -79,7 +80,7 @@ class WorkerQueue:
     _running: Running | None = None
 
     def attach(self, running: Running) -> None:
-        """Take the workers, which are about to start."""
+        """Take the workers that are about to start."""
         self._running = running
 
     @property
@@ -99,7 +100,7 @@ class WorkerQueue:
 
     @property
     def leases_until_dead(self) -> int | None:
-        """After how many failed leases a record becomes a dead letter; None if it never does."""
+        """How many failed leases make a record a dead letter; None if it never becomes one."""
         retry = self.worker.config.retry
         if retry.on_failure == "block" or retry.when_spent != "dead_letter":
             return None
@@ -148,7 +149,7 @@ class WorkerQueue:
         )
 
     async def give_back(self, receipt_handle: str) -> None:
-        """Let others have a record, see ``Queue.give_back``."""
+        """Give a record back, see ``Queue.give_back``."""
         handle, leases = self._checked(receipt_handle), self._leases()
         if leases is not None:
             leases.finish(handle.lease, CallAgain(0.0, "its client had gone"))
@@ -166,7 +167,7 @@ class WorkerQueue:
         return await self.sender.send(value, key, headers, delay_s, message_id)
 
     async def figures(self) -> QueueFigures:
-        """Return how many records wait, are leased and are delayed: those of this process."""
+        """Return how many records of this process wait, are leased and are delayed."""
         worker, leases = self._worker(), self._leases()
         if worker is None or leases is None:
             return QueueFigures(waiting=0, in_flight=0, delayed=0)
@@ -176,14 +177,14 @@ class WorkerQueue:
         return figures_of(snapshot.windows, leases.in_flight)
 
     def lease_figures(self) -> LeaseFigures:
-        """Return what has happened to its leases. Any thread may ask."""
+        """Return the counts of its leases. Any thread may call it."""
         leases, counts = self._leases(), self.counts
         return LeaseFigures(0 if leases is None else leases.in_flight, *astuple(counts))
 
     # ---- inside
 
     def _worker(self) -> Worker | None:
-        """Return the worker; one that hangs is replaced, so it is looked up each time."""
+        """Return the worker, looked up each time because a hanging worker is replaced."""
         workers = () if self._running is None else self._running.workers
         return next((each for each in workers if each.name == self.worker.name), None)
 
@@ -256,7 +257,7 @@ def _id_of(hop: Hop) -> str:
 
 
 async def _take(leases: Leases, most: int, wait_s: float, lease_s: float) -> list[Lease]:
-    """Take up to so many records as soon as one is ready."""
+    """Take up to this many records as soon as one is ready."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
 
@@ -282,7 +283,7 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def _since_first_ms(slice_: Slice) -> int:
-    """Return how long ago a record was leased here first, in milliseconds."""
+    """Return how long ago a record was first leased here, in milliseconds."""
     again = next(iter(slice_.again.values()), None)
     first = slice_.started if again is None else again.first_called_at or slice_.started
     return round(1000 * (perf_counter() - first))
@@ -299,7 +300,7 @@ def _elsewhere(handle: ReceiptHandle, url: str) -> str:
 
 
 def figures_of(windows: WindowsSnapshot | None, in_flight: int) -> QueueFigures:
-    """Return the figures of a worker's partitions; what is not known yet counts as 0."""
+    """Return the figures of a worker's partitions; unknown ones count as 0."""
     waiting = delayed = 0
     for each in () if windows is None else windows.partitions:
         unfinished = (each.unread or 0) + each.open + each.buffered

@@ -33,7 +33,7 @@ class PointInTime:
 
 
 def read_time(text: str) -> PointInTime:
-    """Read a time or an age, which counts back from now."""
+    """Read a time, or an age counted back from now."""
     moment = moment_ms(text)
     if moment is None:
         try:
@@ -57,7 +57,7 @@ def read_offsets(text: str) -> Mapping[int, int]:
 
 
 def offsets_once(given: Iterable[Mapping[int, int]]) -> Mapping[int, int]:
-    """Join the offsets of several partitions; fail for a partition that comes twice."""
+    """Join the offsets of several partitions; fail if a partition is given twice."""
     found: dict[int, int] = {}
     for each in given:
         for partition, offset in each.items():

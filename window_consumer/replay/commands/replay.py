@@ -1,4 +1,4 @@
-"""``window-consumer replay``: call records once more, for one group only."""
+"""``window-consumer replay``: calls records again, for one group only."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def replay_command(**options: Any) -> int:
 
 
 def _request(options: Mapping[str, Any]) -> ReplayRequest:
-    """Return what the options ask for; raise UsageError for options that do not fit."""
+    """Return the request in the options; raise UsageError if they do not fit together."""
     begin, end = options["begin"], options["end"]
     offsets, ids = offsets_once(options["offsets"]), options["ids"]
     given = [begin is not None, bool(offsets), ids is not None]
@@ -207,7 +207,7 @@ def _run(jobs: Sequence[ReplayJob], features: FeatureList, *, as_json: bool) -> 
 
 
 def _telling(job: ReplayJob, stop_asked: Callable[[], bool]) -> Callable[[], bool]:
-    """Return ``stop_asked``, which says every few seconds how far the job is."""
+    """Return ``stop_asked``, which prints the job's progress every few seconds."""
     said_at = monotonic()
 
     def asked() -> bool:

@@ -1,4 +1,4 @@
-"""``window-consumer rewind``: a stopped group begins at another place."""
+"""``window-consumer rewind``: moves a stopped group to other offsets."""
 
 from __future__ import annotations
 
