@@ -31,6 +31,6 @@ def __getattr__(name: str) -> Any:
 
 
 def require_sqlalchemy(what: str) -> None:
-    """Raise UsageError without SQLAlchemy; ``what`` needs it."""
+    """Raise UsageError, which names ``what``, without SQLAlchemy."""
     if find_spec("sqlalchemy") is None:
         raise UsageError(f"{what} needs SQLAlchemy: pip install 'window-consumer[sql]'")

@@ -1,4 +1,4 @@
-"""Connection errors that waiting does not fix: no such database, a wrong password.
+"""Connection errors that waiting does not fix, such as a missing database or a wrong password.
 
 Drivers distinguish little: libpq has no code for a failed connection, only the server's text. An
 unknown text, for example in another language, counts as an unavailable database.
@@ -20,14 +20,14 @@ from window_consumer.model.errors import RunError, UsageError
 
 
 class UnusableDatabaseError(UsageError):
-    """The database must be created first, or the user, password or rights are wrong."""
+    """The database does not exist, or the user, password or privileges are wrong."""
 
     code = "WC140"
 
 
 @frozen
 class DatabaseUser:
-    """Who uses a database, and where its URL is configured."""
+    """The user of a database, and where its URL is configured."""
 
     name: str
     """``once of WORKER`` or ``outbox``."""
@@ -48,7 +48,7 @@ def place_of(url: sa.URL) -> str:
 def refusal_of(
     error: BaseException, url: sa.URL, user: DatabaseUser
 ) -> UnusableDatabaseError | RunError | None:
-    """Return what to raise for a database error: a RunError if it may be transient.
+    """Return the error to raise for a database error: a RunError if it may be transient.
 
     None for errors that do not come from the database.
     """
@@ -100,7 +100,7 @@ _TEXTS: Final[Mapping[re.Pattern[str], str]] = {
 """Remedies by messages of PostgreSQL, libpq and PgBouncer."""
 
 _ATTEMPT: Final = "connection to server "
-"""How libpq's message begins for each address that it tried."""
+"""The prefix of libpq's message for each address that it tried."""
 
 _SQLITE_REMEDIES: Final[Mapping[int, str]] = {
     8: "give this user write access to the file and its folder",
@@ -118,7 +118,7 @@ def remedy_of(error: BaseException) -> str | None:
     if state is not None:
         return _REMEDIES.get(state)
     _, *attempts = reason_of(error).split(_ATTEMPT)
-    # With several addresses, one that is only unavailable may be the right one.
+    # If there are several addresses, one that is merely unavailable may be the right one.
     found = [_remedy_in(each) for each in attempts or [reason_of(error)]]
     return None if None in found else found[0]
 
@@ -128,7 +128,7 @@ def _remedy_in(text: str) -> str | None:
 
 
 def _file_problem(url: sa.URL) -> str | None:
-    """Return what is wrong with the file's path, if anything is visible."""
+    """Return the problem with the file's path, if one is visible."""
     file = Path(url.database or "").absolute()
     if file.is_dir():
         return f"{file} is a folder"

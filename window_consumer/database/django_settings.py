@@ -1,6 +1,6 @@
 """The databases of Django's settings, as URLs of SQLAlchemy.
 
-Django is optional, and imported where a database is one of its own.
+Django is optional: it is imported only if a database is one of Django's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_OF_LIBPQ: Final = {"assume_role", "isolation_level", "pool", "server_side_b
 
 
 def require_django(what: str) -> None:
-    """Raise UsageError without Django; ``what`` needs it."""
+    """Raise UsageError, which names ``what``, without Django."""
     if find_spec("django") is None:
         raise UsageError(f"{what} needs Django: pip install 'window-consumer[django]'")
 
@@ -68,9 +68,9 @@ def driver_of(vendor: str, where: str) -> str:
 
 
 def _without_driver(alias: str) -> str | None:
-    """Return the vendor of a database that Django cannot load; None where it is not the reason.
+    """Return the vendor of a database that Django cannot load; None if that is not the reason.
 
-    The missing driver would be the wrong advice, if we do not support the database.
+    If we do not support the database, advice about the missing driver would be wrong.
     """
     from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415 - optional
     from django.db import connections  # noqa: PLC0415 - optional
@@ -88,7 +88,7 @@ def _url_of(connection: Any, where: str) -> sa.URL:
     name = str(settings["NAME"] or "")
     if connection.vendor == "sqlite":
         is_uri = name.startswith("file:")
-        # Of a URI, its own parameters belong to the query of the URL.
+        # The parameters of a URI belong to the query of the URL.
         path, _, query = name.partition("?")
         given = dict(each.split("=", 1) for each in query.split("&") if "=" in each)
         return sa.URL.create(

@@ -1,4 +1,4 @@
-"""Effects in a database as a feature: the outbox relay, and what ``once`` needs."""
+"""Effects in a database as a feature: the outbox relay and the needs of ``once``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 if TYPE_CHECKING:
     from window_consumer.database.outbox.startup import RelayThread
 
-# SQLAlchemy is optional, and imported where a database is configured.
+# SQLAlchemy is optional: it is imported only if a database is configured.
 
 
 class RunningDatabase(RunningFeature):
@@ -55,7 +55,7 @@ class RunningDatabase(RunningFeature):
             self._relay.stop()
 
     def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
-        """Return what shows an outage of the database of ``once``; it pauses nothing."""
+        """Return the rules that show an outage of the database of ``once``; they pause nothing."""
         if not has_once([worker.plan]):
             return ()
         from window_consumer.database.once.outage_rule import DatabaseOutageRule  # noqa: PLC0415 - see above
@@ -111,7 +111,7 @@ class DatabaseFeature(Feature):
     def findings(self, plan: AppPlan, timeout_s: float | None) -> Sequence[CheckFindings]:
         """Check the databases of ``once`` and the outbox, see ``databases_of``.
 
-        And whether the cluster has the transactions that the relay needs. Raises ConfigError.
+        Also check that the cluster has the transactions that the relay needs. Raises ConfigError.
         """
         outbox = plan.config.section(OutboxConfig)
         if not has_once(plan.workers) and outbox.database is None:
@@ -126,7 +126,7 @@ class DatabaseFeature(Feature):
         return databases_of(plan.config, once_workers(plan.config, plan.workers), timeout_s)
 
     def rights(self, config: Config) -> Iterator[AclRule]:
-        """Yield what the relay needs beyond WRITE on its rows' topics, which only rows name."""
+        """Yield the relay's needs beyond WRITE on its rows' topics, which only rows name."""
         outbox = config.section(OutboxConfig)
         if outbox.database is not None:
             name, operations = f"wc-outbox-{outbox.table}-", ("WRITE", "DESCRIBE")
@@ -134,7 +134,7 @@ class DatabaseFeature(Feature):
 
     @contextmanager
     def starting(self, start: AppStart) -> Iterator[RunningFeature]:
-        """Check what workers with ``once`` need, and run their cleaner.
+        """Check the databases of workers with ``once``, and run their cleaner.
 
         Raises UsageError for missing tables, for wrong columns, and for an outbox whose number of
         shards differs from the configuration.
@@ -148,7 +148,7 @@ class DatabaseFeature(Feature):
             yield RunningDatabase(plan)
 
     def diagnose(self, config: Config, readiness: Callable[[], Sequence[str]]) -> Diagnosis:
-        """Return what holds up the rows of the outbox. Raises UsageError."""
+        """Return the causes that hold up the rows of the outbox. Raises UsageError."""
         outbox = config.section(OutboxConfig)
         if outbox.database is None:
             return Diagnosis(())

@@ -1,4 +1,4 @@
-"""What ``check --connect`` checks in databases: tables, and the privileges to use them."""
+"""The checks of ``check --connect`` in databases: tables, and the privileges to use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between the supported databases: one class for each."""
+"""The differences between the supported databases, in one class for each."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class TransactionFailedError(WindowConsumerError):
 
 
 class EffectKey(NamedTuple):
-    """Identifies an effect within a worker of a group."""
+    """The key of an effect within a worker of a group."""
 
     origin: str
-    """The first topic, with the hash of its id: a recreated topic has different records."""
+    """The first topic with the hash of its id: a recreated topic has different records."""
     record_id: str
 
 
@@ -72,7 +72,7 @@ class SqlDialect(Protocol):
 
     @property
     def now(self) -> str:
-        """Return SQL for the current time, in the format of stored timestamps."""
+        """Return SQL for the current time in the format of stored timestamps."""
 
     def engine(self, url: sa.URL) -> sa.Engine:
         """Return an engine for one of our threads; does not connect yet."""
@@ -82,7 +82,7 @@ class SqlDialect(Protocol):
 
     @property
     def has_positions(self) -> bool:
-        """Whether a relay may remember its read position: it can see which writers are active."""
+        """Whether a relay may remember its read position: it can see the active writers."""
 
     def next_seq(self, table: sa.Table) -> sa.ScalarSelect[int] | None:
         """Return the next ``seq`` of the shard ``of_shard``; None with an identity column."""
@@ -102,7 +102,7 @@ class SqlDialect(Protocol):
     def missing_rights(
         self, connection: sa.Connection, table: sa.Table, rights: Sequence[str]
     ) -> list[str]:
-        """Return those of the privileges, such as INSERT, that we lack on a table."""
+        """Return which of the privileges, such as INSERT, we lack on a table."""
 
     def identity(self, connection: sa.Connection) -> str:
         """Return a unique name of this database, whatever its address is."""
@@ -114,13 +114,13 @@ class SqlDialect(Protocol):
         """Notify the listeners of a channel when the transaction commits, if supported."""
 
     def check_listens(self, url: sa.URL) -> None:
-        """Raise UsageError if nobody can listen to a channel."""
+        """Raise UsageError if listening to a channel is impossible."""
 
     def limit_statements(self, connection: sa.Connection) -> None:
         """Limit statements of this transaction to ``LONGEST_TRANSACTION_S``, lock waits to 1 s."""
 
     def read_by_index(self, connection: sa.Connection) -> None:
-        """Make this transaction read rows in index order, as one with ``lock`` does.
+        """Make this transaction read rows in index order, like one with ``lock``.
 
         The planner's estimates ignore the dead rows before a position.
         """
@@ -161,20 +161,20 @@ class SqlDialect(Protocol):
 
 
 def sqlstate_of(error: BaseException) -> str | None:
-    """Return PostgreSQL's code of an error, None without one."""
+    """Return PostgreSQL's code of an error; None without one."""
     driver = _driver_error_of(error)
     code: str | None = getattr(driver, "sqlstate", None) or getattr(driver, "pgcode", None)
     return code
 
 
 def sqlite_code_of(error: BaseException) -> int | None:
-    """Return SQLite's extended code of an error, None without one."""
+    """Return SQLite's extended code of an error; None without one."""
     code: int | None = getattr(_driver_error_of(error), "sqlite_errorcode", None)
     return code
 
 
 def _driver_error_of(error: BaseException) -> BaseException | None:
-    """Return the driver's exception: SQLAlchemy has it as ``orig``, Django as the cause."""
+    """Return the driver's exception: SQLAlchemy keeps it in ``orig``, Django as the cause."""
     if isinstance(error, DBAPIError):
         return error.orig
     return error.__cause__ if type(error).__module__ == _DJANGO_ERRORS else None

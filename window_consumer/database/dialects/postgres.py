@@ -1,4 +1,4 @@
-"""What is special about PostgreSQL: advisory locks, notifications, settings of a transaction."""
+"""The PostgreSQL dialect: advisory locks, notifications, settings of a transaction."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PostgresDialect:
             url,
             pool_size=1,
             max_overflow=0,
-            # Once we get another transaction's lock, its rows must be visible.
+            # Once we get another transaction's lock, we must see its rows.
             isolation_level="READ COMMITTED",
             connect_args=arguments,
         )

@@ -1,4 +1,4 @@
-"""What is special about SQLite: one writer at a time, and no notifications."""
+"""The SQLite dialect: one writer at a time, and no notifications."""
 
 from __future__ import annotations
 

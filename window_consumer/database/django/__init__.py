@@ -1,8 +1,8 @@
-"""The outbox and ``once`` on Django's own connections: models, and transactions.
+"""The outbox and ``once`` on Django's own connections: models and transactions.
 
 ``outbox_model`` and ``once_model`` define models in an application's ``models.py``, for which
-``makemigrations`` writes migrations. ``once`` makes calls of a handler transactions of Django.
-Needs ``pip install 'window-consumer[django]'``.
+``makemigrations`` writes migrations. ``once`` turns each call of a handler into a Django
+transaction. Needs ``pip install 'window-consumer[django]'``.
 """
 
 from __future__ import annotations

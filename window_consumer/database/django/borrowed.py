@@ -40,12 +40,12 @@ class LentConnection:
 
 
 def info_of(alias: str) -> dict[Any, Any]:
-    """Return what we store with this thread's connection to a database."""
+    """Return the data that we store with this thread's connection to a database."""
     return _INFO.setdefault(connections[alias], {})
 
 
 def lend(alias: str) -> sa.Connection:
-    """Return a connection of SQLAlchemy within the transaction of this thread; close it."""
+    """Return an SQLAlchemy connection within this thread's transaction; the caller closes it."""
     lent = _engine(alias, connections[alias].vendor).connect()
     lent.info.update(info_of(alias))
     return lent
@@ -53,10 +53,10 @@ def lend(alias: str) -> sa.Connection:
 
 @contextmanager
 def borrowed(alias: str, what: str) -> Iterator[sa.Connection]:
-    """Yield a connection of SQLAlchemy within the transaction of this thread.
+    """Yield an SQLAlchemy connection within this thread's transaction.
 
-    Raises UsageError without a transaction; ``what`` needs it. If the block raises, Django cannot
-    commit the transaction any more, as after an error of its own.
+    Raises UsageError, which names ``what``, without a transaction. If the block raises, Django can
+    no longer commit the transaction, as after an error of its own.
     """
     own = connections[alias]
     if own.get_autocommit():
@@ -70,9 +70,9 @@ def borrowed(alias: str, what: str) -> Iterator[sa.Connection]:
 
 
 class _Opened:
-    """The driver's connections of one thread by alias, which are closed when the thread ends.
+    """The driver's connections of one thread by alias; they close when the thread ends.
 
-    Django leaves those with ``CONN_MAX_AGE: None`` to the garbage collector.
+    Django leaves connections with ``CONN_MAX_AGE: None`` to the garbage collector.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class _Opened:
 
     def __del__(self) -> None:
         for connection in self.of.values():
-            with suppress(Exception):  # the driver cannot close what the server has closed
+            with suppress(Exception):  # fails if the server has closed the connection
                 connection.close()
 
 
@@ -88,10 +88,9 @@ _thread: Final = threading.local()
 
 
 def close_stale() -> None:
-    """Close this thread's connections that are broken or too old, unless in a transaction.
+    """Close this thread's broken and old connections, unless they are in a transaction.
 
-    Django's ``close_old_connections`` would close those, too. The others are closed when the
-    thread ends.
+    Django's ``close_old_connections`` would close those too. The others close when the thread ends.
     """
     opened: _Opened | None = getattr(_thread, "opened", None)
     if opened is None:
@@ -104,7 +103,7 @@ def close_stale() -> None:
 
 
 def fresh_connections(record: Any, call_next: Callable[[Any], Any]) -> Any:
-    """Call with fresh connections, as Django does for each request: a middleware of handlers."""
+    """Call with fresh connections, as Django does for each request; a middleware of handlers."""
     close_stale()
     try:
         return call_next(record)
@@ -119,7 +118,7 @@ def wake_on_commit(alias: str, table: str) -> None:
 
 @cache
 def _engine(alias: str, vendor: str) -> sa.Engine:
-    """Return an engine whose connections are those of Django, for each thread its own."""
+    """Return an engine that uses Django's connections, of each thread its own."""
     url = sa.URL.create(driver_of(vendor, f"the database {alias!r}"))
     kind: Any = url.get_dialect()
     dialect = kind(dbapi=kind.import_dbapi())

@@ -1,4 +1,4 @@
-"""``once`` with Django: a call is a transaction of Django's own connection."""
+"""``once`` with Django: each call is a transaction on Django's own connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __handler_layer__ = True  # its frames are no part of a failure, see runtime/sta
 _OPEN = "wc_once_open"
 """The key of a connection's info for the session whose call has not ended."""
 _SEEN = "wc_once_seen"
-"""The same for the driver's connection that has our settings."""
+"""The key for the driver's connection that has our settings."""
 
 
 def once(
@@ -41,19 +41,19 @@ def once(
     lock_timeout: Duration = "2s",
     by: BusinessId | None = None,
 ) -> DjangoOnce:
-    """Return what makes each call of a handler one transaction of Django.
+    """Return a ``once`` that makes each call of a handler one Django transaction.
 
     The call runs within ``transaction.atomic()``, which first inserts the record's id into the
     table of ``model``; what the handler changes through Django's ORM is committed with it.
     ``outbox`` takes the records that the handler returns. ``using`` is the alias of the database,
-    by default that which Django's routers name for the model. The rest is as for
+    by default the one that Django's routers choose for the model. The rest is as for
     ``window_consumer.database.Once``.
     """
     return DjangoOnce(model, outbox, using, keep, lock_timeout, by)
 
 
 class DjangoOnce(Once):
-    """What ``once`` returns."""
+    """The result of ``once``."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class DjangoOnce(Once):
         )
 
     def transactions(self) -> DjangoTransactions:
-        """Return what opens transactions of Django."""
+        """Return the object that opens Django's transactions."""
         return DjangoTransactions(self._alias, self.writers, self._connections)
 
     def refuse(self, worker: WorkerConfig, form: CallForm) -> None:
@@ -99,7 +99,7 @@ class DjangoOnce(Once):
 
 
 class DjangoTransactions:
-    """Opens transactions of Django. Any slot may call."""
+    """Opens Django's transactions. Any slot may call it."""
 
     def __init__(self, alias: str, writers: WriterTurns | None, used: set[Any]):
         """``used`` takes the connections; its operations are atomic."""
@@ -124,10 +124,10 @@ class DjangoTransactions:
 
 
 class DjangoSession:
-    """This thread's connection to a database, and the transaction of one call.
+    """This thread's connection to a database and the transaction of one call.
 
-    As between two requests, connections that are stale or too old (``CONN_MAX_AGE``) are closed
-    before and after the call.
+    Before and after the call, stale and old connections (``CONN_MAX_AGE``) are closed, as between
+    two requests.
     """
 
     def __init__(self, alias: str):
@@ -185,7 +185,7 @@ class DjangoSession:
         close_stale()
 
     def _leave(self, error: BaseException | None) -> None:
-        """Leave the block: commits, or with an error rolls back."""
+        """Leave the block: commit, or roll back after an error."""
         lent, self._lent = self._lent, None
         atomic, self._atomic = self._atomic, None
         for key in (_OPEN, ADDED):
@@ -212,5 +212,5 @@ class _NotCommittedError(Exception):
 
 
 def _engine_beside(alias: str) -> sa.Engine:
-    """Return an engine for what is no call: checks, and the deletion of old ids."""
+    """Return an engine for work outside calls: checks, and the deletion of old ids."""
     return sa.create_engine(url_of_alias(alias), poolclass=NullPool)

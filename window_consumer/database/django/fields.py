@@ -1,4 +1,4 @@
-"""Fields of the models, where a column must be what the relay and other writers expect.
+"""Fields of the models whose columns must be as the relay and other writers expect.
 
 Migrations of applications name these classes: do not move or rename them.
 """
@@ -14,7 +14,7 @@ _POSTGRES: Final = "postgresql"
 
 
 class SequenceField(models.BigIntegerField):
-    """A number that PostgreSQL assigns; with SQLite the writer of a row does."""
+    """A number that PostgreSQL assigns; with SQLite the writer of a row assigns it."""
 
     def db_type(self, connection: Any) -> str | None:
         """Return the type of the column, which is an identity in PostgreSQL."""
@@ -46,12 +46,12 @@ class BytewiseTextField(models.TextField):
 
 
 class BlockRangeIndex(models.Index):
-    """An index of block ranges in PostgreSQL, as rows come in the order of their times."""
+    """An index of block ranges in PostgreSQL, because rows come in order of their times."""
 
     suffix = "brin"
 
     def create_sql(self, model: Any, schema_editor: Any, using: str = "", **given: Any) -> Any:
-        """Return the statement; SQLite has no such index, and gets an ordinary one."""
+        """Return the statement; SQLite has no such index and gets an ordinary one."""
         is_there = schema_editor.connection.vendor == _POSTGRES
         using = " USING brin" if is_there else using
         return super().create_sql(model, schema_editor, using=using, **given)

@@ -29,7 +29,7 @@ _LONGEST_TABLE: Final = 17
 
 
 class RecordParts(TypedDict, total=False):
-    """What a record of the outbox may have besides topic, key and value; see ``Outbox.add``."""
+    """The optional parts of an outbox record besides topic, key and value; see ``Outbox.add``."""
 
     headers: HeaderPairs
     partition: int | None
@@ -44,7 +44,7 @@ class RecordParts(TypedDict, total=False):
 
 
 class OutboxModel:
-    """A row of the outbox: what ``outbox_model`` adds to the model. Any thread may call."""
+    """A row of the outbox: the methods that ``outbox_model`` adds. Any thread may call them."""
 
     rows: ClassVar[Outbox]
     objects: ClassVar[Any]
@@ -61,10 +61,10 @@ class OutboxModel:
     ) -> uuid.UUID:
         """Add a record to the transaction; return its id, which becomes its ``wc-id``.
 
-        The record is sent after the commit. ``using`` is the alias of the database, by default
-        that which Django's routers name for the model. The other parts are those of
+        The record is sent after the commit. ``using`` is the alias of the database, by default the
+        one that Django's routers choose for the model. The other parts are those of
         ``window_consumer.database.Outbox.add``. Raises UsageError outside ``transaction.atomic()``,
-        and what ``Outbox.add`` raises.
+        and the errors of ``Outbox.add``.
         """
         alias = using or router.db_for_write(cls)
         with borrowed(alias, f"{cls.__name__}.add") as connection:
@@ -93,7 +93,7 @@ class OutboxModel:
 
 
 class OnceModel:
-    """The id of a finished record: what ``once_model`` adds to the model."""
+    """The id of a finished record: the base of the model that ``once_model`` returns."""
 
     objects: ClassVar[Any]
 
@@ -108,10 +108,10 @@ def outbox_model(
 ) -> type[OutboxModel]:
     """Return a model for the outbox; call it in ``models.py`` with ``__name__``.
 
-    ``name`` is the class's name, under which the module must have it: ``Outbox =
-    outbox_model(__name__)``. Its ``add`` writes rows, ``objects`` reads them. ``table``, ``shards``
-    and ``notify`` are those of ``window_consumer.database.Outbox``. Raises UsageError for a table's
-    name that is too long, or has a schema.
+    The module must assign it to ``name``, its class name: ``Outbox = outbox_model(__name__)``. Its
+    ``add`` writes rows, ``objects`` reads them. ``table``, ``shards`` and ``notify`` are those of
+    ``window_consumer.database.Outbox``. Raises UsageError if the table's name is too long or has a
+    schema.
     """
     if "." in table or len(table) > _LONGEST_TABLE:
         raise UsageError(
@@ -155,7 +155,7 @@ def outbox_model(
 def once_model(module: str, name: str = "Once", *, table: str = "wc_once") -> type[OnceModel]:
     """Return a model for the ids of finished records; call it in ``models.py`` with ``__name__``.
 
-    ``name`` is the class's name, under which the module must have it.
+    The module must assign it to ``name``, its class name.
     """
     keys = ("group_name", "worker", "origin", "record_id")
     columns = {

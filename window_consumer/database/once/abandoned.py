@@ -65,7 +65,7 @@ class OpenTransactions:
         self._open.discard(transaction)
 
     def overdue(self, now: float, grace_s: float) -> list[OpenTransaction]:
-        """Return those whose calls were abandoned ``grace_s`` ago or more. Owner: one thread."""
+        """Return transactions of calls abandoned ``grace_s`` ago or more. Owner: one thread."""
         found = []
         for each in list(self._open):
             if each.ended or not each.record.cancelled:
@@ -84,7 +84,7 @@ class Watched(Protocol):
         """Check; called several times a second."""
 
     def last_check(self) -> None:
-        """Check for the last time: the process may live on without this thread."""
+        """Check for the last time: the process may continue without this thread."""
 
 
 @define
@@ -170,7 +170,7 @@ def _end_all(connection: sa.Connection, overdue: Iterable[OpenTransaction]) -> N
 
 
 def _on_own_connection(engine: Engine, work: Callable[[sa.Connection], T]) -> T:
-    """Run ``work`` on a new connection like the pool's: hanging calls may hold all of those."""
+    """Run ``work`` on a new connection like the pool's: hanging calls may hold all pooled ones."""
     if isinstance(engine, AsyncEngine):
         return asyncio.run(_on_a_loop(engine, work))
     own = sa.create_engine(engine.url, pool=engine.pool.recreate())

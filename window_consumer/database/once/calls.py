@@ -48,7 +48,8 @@ __handler_layer__ = True  # its frames are no part of a failure, see runtime/sta
 AGAIN_S: Final = 1.0
 """Delay before the retry of a call whose id another call holds."""
 CONFLICT_S: Final = 0.05
-"""Delay before a retry after a deadlock or serialization failure: the other one is over then."""
+"""Delay before a retry after a deadlock or serialization failure: by then the other transaction is
+over."""
 
 Keyed = tuple[Record, EffectKey]
 
@@ -61,14 +62,14 @@ class OnceRules:
     keep_s: float
     lock_timeout_s: float
     stall_s: float
-    """How long calls of a record may come to nothing before they count as attempts."""
+    """How long calls of a record may have no effect before they count as attempts."""
     by: BusinessId | None
     outbox: Outbox | None
 
 
 @frozen
 class OnceShared:
-    """What all calls of one ``Once`` in a process share."""
+    """The shared state of all calls of one ``Once`` in a process."""
 
     open_transactions: OpenTransactions = field(factory=OpenTransactions)
     outage: DatabaseOutage = field(factory=DatabaseOutage)
@@ -81,7 +82,7 @@ class Deduplicated(Skip):
 
 
 class OnceCalls:
-    """Calls one handler in transactions. Any slot may call it."""
+    """Calls one handler in transactions. Any slot may use it."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class OnceCalls:
         self._fences = fences
         self._open = shared.open_transactions
         self._outage = shared.outage
-        # SQLite's lock says nothing of a record: it belongs to the whole database.
+        # SQLite's lock belongs to the whole database, so it says nothing about a record.
         has_lock_per_id = transactions.writers is None
         self._waits = OnceWaits(rules.owner.worker, rules.stall_s, counts=has_lock_per_id)
         self._lost = LostCalls()
@@ -141,13 +142,13 @@ class OnceCalls:
         return None
 
     def _transaction(self, keyed: Sequence[Keyed], choose: Callable[[list[Record]], Any]) -> Steps:
-        """Call the handler in a transaction, with what ``choose`` returns for the new records."""
+        """Call the handler in a transaction, with the result of ``choose`` for the new records."""
         self._outage.enter()
         transaction = self._transactions.open()
         records, keys = [record for record, _ in keyed], [key for _, key in keyed]
         call = records[0]._call  # noqa: SLF001 - the layers belong to the slots' loop
         began, stage = time.monotonic(), CallStage.ENTRY
-        known = ExitStack()  # what the watching thread sees of the running call
+        known = ExitStack()  # the watching thread's view of the running call
         try:
             fence = None
             if self._fences is not None:
@@ -172,7 +173,7 @@ class OnceCalls:
                 if call.on_stored is not None:
                     call.on_stored(fresh, [*added, *results_of(returned)])
         except GeneratorExit:
-            raise  # the steps were dropped; the pool resets the connection
+            raise  # the remaining steps were dropped; the pool resets the connection
         except BaseException as error:
             call.effects = None
             lost = yield from _end_failed(transaction, error, stage)
@@ -230,9 +231,9 @@ class OnceCalls:
         stage: CallStage,
         why: str | None,
     ) -> CallAgain | None:
-        """Return what to raise instead of an error; None if the call counts as an attempt.
+        """Return the error to raise instead; None if the call counts as an attempt.
 
-        ``why`` the database is away, if it is.
+        ``why`` is the reason if the database is unavailable.
         """
         again = _again(error, is_ours=stage is not CallStage.HANDLER)
         if again is None and why is not None:
@@ -240,7 +241,7 @@ class OnceCalls:
                 return self._outage.met(why, began)
         else:
             self._lost.over(records)
-            if isinstance(error, Exception):  # else it was cancelled, and may have met the outage
+            if isinstance(error, Exception):  # a cancelled call may have met the outage
                 self._outage.over()
         if again is None:
             self._waits.over(records)
@@ -357,17 +358,17 @@ def _end_failed(
             yield partial(transaction.run, lambda effects: effects.discard())
         yield partial(_end, transaction)
     except GeneratorExit:
-        raise  # the steps were dropped
+        raise  # the remaining steps were dropped
     except Exception:
-        # A server that ends a connection says so in an answer; the loss shows only now.
+        # A server announces the end of a connection in a response; the loss shows only now.
         return True
     return lost
 
 
 def _again(error: BaseException, *, is_ours: bool) -> CallAgain | None:
-    """Return what to raise instead of an error that the record did not cause; else None.
+    """Return the error to raise if the record did not cause this one; otherwise None.
 
-    ``is_ours`` if our own statement failed: a lock timeout in the handler is its failure.
+    ``is_ours`` if our own statement failed: a lock timeout in the handler is the handler's failure.
     """
     if isinstance(error, FencedOut | IdHeldError):
         return CallAgain(AGAIN_S, str(error))

@@ -1,4 +1,4 @@
-"""The section `workers.X.once`: what the file says instead of the decorator's ``once=``."""
+"""The section `workers.X.once`: its values override the decorator's ``once=``."""
 
 from __future__ import annotations
 

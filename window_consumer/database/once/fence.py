@@ -21,8 +21,8 @@ from window_consumer.runtime.log import own_logger
 __handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 BEYOND_STALL_S: Final = 30.0
-"""How much longer than ``stall.after`` a transaction may be idle: a live member ends those of its
-abandoned calls itself, so this is for a frozen one."""
+"""How much longer than ``stall.after`` a transaction may be idle. A live member ends the
+transactions of its abandoned calls itself, so this is for a frozen member."""
 
 QUIET_S: Final = 10.0
 """The interval of log lines about a waiting fence."""
@@ -51,7 +51,7 @@ class RaisedFences:
 
 
 class Fences:
-    """The fences of one route. Any slot may call.
+    """The fences of one route. Any slot may use them.
 
     Routes that write to the same tables share fences, whatever their engines are.
     """
@@ -98,7 +98,7 @@ class Fences:
         return fence
 
     def _waits(self, session: EffectSession, name: _Fence) -> None:
-        """Log what the raising of a fence waits for, every 10 s."""
+        """Log every 10 s which transactions hold up the raising of a fence."""
         now = time.monotonic()
         wait = self._raised.waits.setdefault(name, _Wait(now - self._limits.lock_timeout_s))
         if now - wait.logged_at < QUIET_S:
@@ -130,8 +130,8 @@ class Fences:
         """Raise FencedOut unless the fence is ours; then it stays ours until the transaction ends.
 
         Returns the backend by which another connection can end the transaction. A worker that lost
-        a fence raises it again once the coordinator has accepted a commit made since: then another
-        member raised it late.
+        a fence raises it again once the coordinator has accepted a commit made since: the other
+        member then raised it too late.
         """
         name = self._fence_of(record)
         try:
@@ -163,7 +163,7 @@ class _Held:
     fence: int
     """The value raised for this assignment."""
     question: int | None = None
-    """The pending membership query, made when the fence turned out to be another member's."""
+    """The pending membership query, made after another member was found to have the fence."""
 
 
 @define

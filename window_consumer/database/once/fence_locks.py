@@ -1,6 +1,6 @@
-"""The locks of fences: calls hold them shared while they write; raising a fence is exclusive.
+"""The locks of fences: calls share them while they write; raising a fence is exclusive.
 
-In PostgreSQL it is an advisory lock, as these are granted in request order: with row locks,
+In PostgreSQL it is an advisory lock, because these are granted in request order: with row locks,
 overlapping shared holders would keep the raiser waiting for ever. It ends with the transaction, so
 PgBouncer may reassign the connection afterwards. Its number is a hash. Two fences with the same
 number only wait for each other needlessly, as the row itself is read and locked, too.
@@ -18,7 +18,7 @@ from attrs import frozen
 
 
 class FencePlace(NamedTuple):
-    """What a fence is for."""
+    """The key of a fence."""
 
     group_name: str
     topic: str
@@ -26,7 +26,7 @@ class FencePlace(NamedTuple):
 
 
 class Backend(NamedTuple):
-    """A transaction of PostgreSQL, as other connections see it."""
+    """A PostgreSQL transaction as other connections see it."""
 
     pid: int
     began_at: datetime
@@ -72,7 +72,7 @@ class FenceLocks(Protocol):
         """Read a fence and keep it from changing until the transaction ends; None without a row."""
 
     def take(self, connection: sa.Connection, table: sa.Table, place: FencePlace) -> None:
-        """Wait for the transactions that share a fence; later ones queue behind."""
+        """Wait for the transactions that share a fence; later transactions queue behind."""
 
     def holders(
         self, connection: sa.Connection, table: sa.Table, place: FencePlace
@@ -80,7 +80,7 @@ class FenceLocks(Protocol):
         """Return the transactions with a fence's lock, the oldest first."""
 
     def end(self, connection: sa.Connection, backend: Backend) -> bool:
-        """End another connection's transaction; return False if it is over."""
+        """End another connection's transaction; return False if it is already over."""
 
 
 @frozen
@@ -161,7 +161,7 @@ WHERE pid = :pid AND xact_start = CAST(:began_at AS timestamptz)""")
 
 @frozen
 class SqliteFenceLocks:
-    """SQLite, which serializes writing transactions: they need no lock."""
+    """SQLite, which serializes writing transactions, so they need no lock."""
 
     def share(
         self,

@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class LoopEngines:
-    """One engine with its own pool per loop. Any thread may call.
+    """One engine with its own pool per loop. Any thread may use it.
 
-    Each is a copy of the given engine, which the application may use in a loop of its own. A loop
+    Each loop has a copy of the given engine, which the application may use in its own loop. A loop
     closes the connections of its copy when it shuts down its asynchronous generators.
     """
 

@@ -59,8 +59,8 @@ _GIVES_UP: Final[Mapping[str, Mapping[str, int]]] = {
     "psycopg2": _LIBPQ,
     "asyncpg": {"timeout": 10},
 }
-"""By driver, the same for the client: a host that vanishes without a word is an outage, and no call
-that has stalled, if connections to it end within ``stall.after`` (30 s). Units as above."""
+"""The same for the client, by driver: if connections to a silently vanished host end within
+``stall.after`` (30 s), that is an outage and not a stalled call. Units as above."""
 
 
 @frozen
@@ -75,13 +75,13 @@ class OnceValues:
 class Once:
     """Runs each call of a handler in one transaction that first inserts the record's id.
 
-    Per worker and id, the changes of exactly one call are committed, whatever crashes, as long as
-    a redelivery comes within ``keep``. ``engine`` is an SQLAlchemy Engine, for coroutines an
+    Per worker and id, the changes of exactly one call are committed, whatever crashes, as long as a
+    redelivery comes within ``keep``. ``engine`` is an SQLAlchemy Engine, for coroutines an
     AsyncEngine; or a function that returns one, which workers with child processes need. A second
-    call with an id waits for the first, at most ``lock_timeout``. ``by`` returns the id of a
-    record, instead of ``record.id``. ``fenced`` keeps members that were removed from the group from
+    call with an id waits for the first, at most ``lock_timeout``. ``by`` returns the id of a record
+    in place of ``record.id``. ``fenced`` keeps members that were removed from the group from
     writing. The tables are in ``metadata``, with its schema and naming convention, or by default in
-    a MetaData of their own: ``once.tables.metadata.create_all(engine)``. ``session`` creates the
+    their own MetaData: ``once.tables.metadata.create_all(engine)``. ``session`` creates the
     sessions of handlers: it returns a new one, a scoped one, or a context manager around one.
     """
 
@@ -123,7 +123,7 @@ class Once:
 
     @property
     def writers(self) -> WriterTurns | None:
-        """The writing calls, if only one can write at a time; else None."""
+        """The writing calls if only one can write at a time; otherwise None."""
         dialect = dialect_of(self.engine().dialect.name)
         return self._writers if dialect.has_one_writer else None
 
@@ -141,7 +141,7 @@ class Once:
         return self._made[1]
 
     def engine_of_call(self) -> Engine:
-        """Return the engine of this process, for coroutines that of the running event loop."""
+        """Return the engine of this process; for coroutines, that of the running event loop."""
         engine = self.engine()
         return self.loop_engines.of(engine) if isinstance(engine, AsyncEngine) else engine
 
@@ -170,7 +170,7 @@ class Once:
         *,
         has_children: bool,
     ) -> OnceLayer:
-        """Return the layer around those handlers of a worker that have this ``once``.
+        """Return the layer around the handlers of a worker that have this ``once``.
 
         ``shared`` is the same for all layers of a worker: they share a fence in each database.
         """
@@ -195,7 +195,7 @@ class Once:
         return OnceCalls(call, self.transactions(), self.tables, rules, fences, self._shared)
 
     def transactions(self) -> EffectTransactions:
-        """Return what opens the transactions of calls."""
+        """Return the object that opens the transactions of calls."""
         return SessionTransactions(
             self.engine_of_call, self.engine, self.table, self._session, self.writers
         )
@@ -256,7 +256,7 @@ class OnceLayer:
 
 
 def _prepare(engine: Engine) -> Engine:
-    """Return the engine; the server will soon drop its new connections if this host vanishes."""
+    """Return the engine; its new connections end soon after this host vanishes."""
     sync = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
     dialect = dialect_of(sync.dialect.name)
     if dialect.name == "postgresql" and not sa.event.contains(sync, "connect", keep_alive):
@@ -266,7 +266,7 @@ def _prepare(engine: Engine) -> Engine:
 
 
 def _give_up_soon(dialect: sa.Dialect, _record: object, _given: object, named: Any) -> None:
-    """Let a driver give up a host that has vanished; the application's own values stay."""
+    """Let a driver give up on a vanished host; the application's own values stay."""
     limits = _GIVES_UP.get(dialect.driver, {})
     if "PGCONNECT_TIMEOUT" in os.environ:
         limits = {name: value for name, value in limits.items() if name != "connect_timeout"}
@@ -275,11 +275,11 @@ def _give_up_soon(dialect: sa.Dialect, _record: object, _given: object, named: A
 
 
 def keep_alive(connection: Any, _record: object = None) -> None:
-    """Let PostgreSQL drop a driver's connection soon if this host vanishes, and name it."""
+    """Name a driver's connection, and let PostgreSQL drop it soon if this host vanishes."""
     cursor = connection.cursor()
     for name, value in _KEEPALIVES.items():
         cursor.execute(f"SET {name} = {value}")
-    # Whoever waits for a lock sees this name of its holder.
+    # Sessions that wait for a lock see this name of its holder.
     whose = f"window-consumer {socket.gethostname()}:{os.getpid()}".replace("'", "")
     cursor.execute(
         f"SELECT set_config('application_name', '{whose}', false)"

@@ -18,7 +18,7 @@ BusinessId = Callable[[Record], object]
 
 
 class IdsUnknownError(WindowConsumerError):
-    """The database neither inserted an id nor has it: whether the record is done is unknown."""
+    """The database neither inserted an id nor has it: the record may or may not be done."""
 
     code = "WC148"
 
@@ -39,8 +39,8 @@ def key_of(record: Record, by: BusinessId | None) -> EffectKey:
 def _topic_hash(record: Record) -> int:
     """Return the hash of the id of the topic that first delivered the record.
 
-    A copy carries the id, unless an older version wrote it; then the worker's own source topic
-    counts, if it reads that, too.
+    A copy carries the id unless an older version wrote it. Then the worker's own source topic
+    counts, if the worker reads it.
     """
     carried = record.header(names.ORIGINAL_TOPIC_ID) if record.is_copy else None
     if carried:

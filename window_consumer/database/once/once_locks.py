@@ -1,4 +1,4 @@
-"""Calls of ``once`` without effect: how many, for how long, and when they count as attempts."""
+"""Calls of ``once`` without effect: their number, their time, and when they count as attempts."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class _OnceWait:
 
 
 class OnceWaits:
-    """What the records of one route wait for in this process. Any slot may call.
+    """The waits of one route's records in this process. Any slot may use it.
 
     Dictionary operations are atomic; two slots at the same time may log two lines.
     """
 
     def __init__(self, worker: str, most_s: float, *, counts: bool = True):
-        """``most_s`` is how long such calls are no attempts; for ever unless ``counts``."""
+        """Such calls are no attempts for ``most_s``; for ever unless ``counts``."""
         self._worker = worker
         self._counts = counts
         self._most_s = most_s
@@ -65,7 +65,7 @@ class OnceWaits:
         return again if waited_s < self._most_s or not self._counts else None
 
     def over(self, records: Sequence[Record]) -> None:
-        """Remove records that wait no longer."""
+        """Remove records that no longer wait."""
         if self._waits:
             for record in records:
                 self._waits.pop(_place(record), None)

@@ -1,12 +1,12 @@
-"""An outage that calls of ``once`` meet: they are held back, and no attempt is spent.
+"""A database outage during ``once``: calls are held back, and no attempt is spent.
 
-What an error of the database means depends on when a call meets it:
+The meaning of a database error depends on when it occurs in a call:
 
-* before the handler, nothing has happened: whatever keeps the database from taking the id, and does
-  not lie in the record, holds all calls until one of them gets through;
-* in the handler and at the commit, an error is the record's, unless the connection was lost: then
-  the transaction is rolled back, or committed and found by the next call. A record whose calls keep
-  losing the connection may be the reason for that, so only the first of two in a row is free.
+* before the handler, nothing has happened: an error in inserting the id that is not caused by the
+  record holds all calls until one of them succeeds;
+* in the handler and at the commit, the record has caused the error, unless the connection was lost:
+  then the transaction is rolled back, or committed and found by the next call. A record whose calls
+  keep losing the connection may be the cause, so of two in a row only the first costs no attempt.
 """
 
 from __future__ import annotations
@@ -33,33 +33,35 @@ from window_consumer.model.record import Record
 __handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 FIRST_PAUSE_S: Final = 0.1
-"""Most lost connections are single ones: the next call gets through."""
+"""Most lost connections are isolated: the next call succeeds."""
 LONGEST_PAUSE_S: Final = 1.0
-"""A new connection each second is no load, and so long an outage ends later for the worker."""
+"""A new connection each second is no load; the worker notices the end of an outage this late at
+most."""
 BEHIND_S: Final = 0.2
-"""How long other calls wait while one tries the database."""
+"""How long other calls wait while one call tries the database."""
 TRIES_S: Final = 30.0
-"""After this long without an answer another call may try, too: the first may have been dropped."""
+"""After this long without an answer another call may try: the first may have been dropped."""
 
 _UNUSABLE: Final = ("08", "28", "3D", "3F", "53", "57P", "58", "25006", "42501", "42P01")
-"""How PostgreSQL's codes begin that say of the insertion of an id that the database is away, full,
-read-only (a replica after a failover), or lacks the table or the privilege."""
+"""Prefixes of PostgreSQL's codes that mean, when an id is inserted, that the database is
+unavailable, full or read-only (a replica after a failover), or that the table or the privilege is
+missing."""
 
 _UNUSABLE_SQLITE: Final = frozenset({8, 10, 11, 13, 14, 26})
-"""SQLite's codes for a file that is read-only, unreadable, damaged, too large for its disk, gone,
-or something else."""
+"""SQLite's codes for a file that is read-only, unreadable, damaged, too large for its disk,
+missing, or not a database."""
 
 
 class DatabaseUnavailable(HoldCalls):
-    """The database takes no effects, whatever the record; there was none of this call."""
+    """The database accepts no effects of any record; this call had none."""
 
 
 class NotConnected(Exception):  # noqa: N818 - becomes DatabaseUnavailable; nothing failed
-    """There is no connection to the database; its cause says why."""
+    """There is no connection to the database; ``__cause__`` has the reason."""
 
 
 class CallStage(Enum):
-    """How far a call has come."""
+    """How far a call has got."""
 
     ENTRY = "before the handler"
     HANDLER = "in the handler"
@@ -67,28 +69,28 @@ class CallStage(Enum):
 
 
 class DatabaseOutage:
-    """What the calls of this process know of one database. Any slot may call.
+    """The availability of one database to the calls of this process. Any slot may use it.
 
-    While it is away, one call at a time tries it, and the others are given back.
+    While it is unavailable, one call at a time tries it and the others are given back.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._why: str | None = None
-        """Why it is away; None while it is not."""
+        """Why it is unavailable; None while it is available."""
         self._pause_s = FIRST_PAUSE_S
         self._until = 0.0
         """When the next call may try."""
         self._trying: float | None = None
-        """Since when one tries."""
+        """Since when a call has been trying."""
 
     @property
     def is_away(self) -> bool:
-        """Return whether a call has met the outage, and none has got through since."""
+        """Return whether a call has met the outage and none has succeeded since."""
         return self._why is not None
 
     def enter(self) -> None:
-        """Raise DatabaseUnavailable, unless the call that asks may try."""
+        """Raise DatabaseUnavailable unless this call may try."""
         if not self.is_away:
             return
         with self._lock:
@@ -105,7 +107,7 @@ class DatabaseOutage:
         raise DatabaseUnavailable(left_s, why)
 
     def met(self, why: str, began: float) -> DatabaseUnavailable:
-        """Record that a call found it away; return what that call raises."""
+        """Record that a call found it unavailable; return the error for that call."""
         with self._lock:
             now = time.monotonic()
             if self._why is None:
@@ -125,17 +127,17 @@ class DatabaseOutage:
 
 
 class LostCalls:
-    """The records whose last call lost its connection. Any slot may call: sets are atomic."""
+    """The records whose last call lost its connection. Any slot may use it: sets are atomic."""
 
     def __init__(self) -> None:
         self._lost: set[tuple[str, int, int]] = set()
 
     def is_first(self, records: Sequence[Record]) -> bool:
-        """Record that a call of these records lost it; return whether none did so the last time."""
+        """Record that a call of these records lost it; return whether none did the last time."""
         places = {_place(each) for each in records}
         if self._lost.isdisjoint(places):
             if len(self._lost) > _MOST_LOST:
-                self._lost.clear()  # of partitions that others have now
+                self._lost.clear()  # these may belong to partitions that others have now
             self._lost |= places
             return True
         self._lost -= places
@@ -151,7 +153,7 @@ _MOST_LOST: Final = 100_000
 
 
 def begin(session: EffectSession) -> None:
-    """Begin a transaction; raises NotConnected if the database gives no connection."""
+    """Begin a transaction; raise NotConnected if there is no connection."""
     try:
         session.begin_effects()
     except WindowConsumerError:
@@ -163,9 +165,9 @@ def begin(session: EffectSession) -> None:
 
 
 def outage_of(error: BaseException, stage: CallStage, *, lost: bool) -> str | None:
-    """Return why the database is away; None for an error that says something of the record.
+    """Return why the database is unavailable; None for an error about the record.
 
-    ``lost`` if the connection of the call is.
+    ``lost`` if the call's connection is lost.
     """
     if not isinstance(error, Exception):
         return None  # the call is cancelled, which closes its connection

@@ -1,4 +1,4 @@
-"""What ``doctor``, ``status``, the page and the log say of an outage that ``once`` has met."""
+"""The report of an outage of ``once`` in ``doctor``, ``status``, the page and the log."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ KIND: Final = "database_unavailable"
 """The name of the cause in ``doctor``; it is stable."""
 
 QUIET_S: Final = 5.0
-"""An outage is over when records are finished, and no call has met it for so long."""
+"""An outage is over when records are finished and no call has met it for this long."""
 FORGET_S: Final = 60.0
-"""It is forgotten after so long without a call that meets it: this member may have no records."""
+"""After this long without a call that meets it, an outage is forgotten: this member may have no
+records."""
 
 _log = own_logger()
 
 
 class DatabaseOutageRule(PauseRule):
-    """Reports outages and pauses nothing: the Engine holds calls back, and nobody resumes them.
+    """Reports outages without pausing: the Engine holds calls back, and no person resumes them.
 
-    It learns of calls in all processes of the worker. Owner: poll thread.
+    It observes calls in all processes of the worker. Owner: poll thread.
     """
 
     def __init__(self, worker: str):
         self._worker = worker
         self._why: str | None = None
-        """Why the database is away; None while it is not."""
+        """Why the database is unavailable; None while it is available."""
         self._since = self._until = self._seen = 0.0
         self._is_reached = False
 
@@ -70,7 +71,7 @@ class DatabaseOutageRule(PauseRule):
             self._is_reached = True
 
     def pauses(self, now: float) -> bool:
-        """Return False; see whether an outage is over."""
+        """Return False; check whether an outage is over."""
         self._seen = now
         if self._why is not None:
             quiet_s = now - self._until
@@ -85,7 +86,7 @@ class DatabaseOutageRule(PauseRule):
         return False
 
     def findings(self) -> Sequence[RuleFinding]:
-        """Return that the database is away, if it is."""
+        """Return a finding if the database is unavailable."""
         if self._why is None:
             return ()
         away_s = self._seen - self._since

@@ -34,7 +34,7 @@ class EffectSession(Protocol):
 
     @property
     def info(self) -> dict[Any, Any]:
-        """Return what was stored with the session, for ``Outbox``."""
+        """Return the data stored with the session, for ``Outbox``."""
 
     @property
     def lost(self) -> bool:
@@ -53,14 +53,14 @@ class EffectSession(Protocol):
         """Commit; raises if the handler ended the transaction, or it has failed."""
 
     def discard(self) -> None:
-        """Close the connection: the next call needs another one."""
+        """Close the connection: the next call needs a new one."""
 
     def end(self) -> None:
-        """Roll back what is not committed, and release the connection."""
+        """Roll back uncommitted changes, and release the connection."""
 
 
 class OnceSession(Session):
-    """A session whose transaction the handler cannot end."""
+    """A session that does not let the handler end its transaction."""
 
     _own: sa.Connection | None = None
 
@@ -189,7 +189,7 @@ class GivenSession:
     def _refuse_second(
         self, _session: Session, _transaction: SessionTransaction, connection: sa.Connection
     ) -> None:
-        """Refuse two transactions in one database: only the first has the ids."""
+        """Refuse two transactions in one database: only the first would have the ids."""
         engine = connection.engine
         if self._own is None:
             self._own = engine
@@ -285,13 +285,13 @@ class EffectTransactions(Protocol):
 
     @property
     def writers(self) -> WriterTurns | None:
-        """Return the calls that write and those that wait, with one writer at a time."""
+        """Return the writing and waiting calls if there is one writer at a time."""
 
     def open(self) -> EffectTransaction:
         """Return a transaction for one call, with the session for its handler."""
 
     def apart(self) -> EffectTransaction | None:
-        """Return one for statements before the call; None if the call's own may run them."""
+        """Return a transaction for statements before the call; None if the call's own may do so."""
 
 
 class SessionTransactions:

@@ -1,4 +1,4 @@
-"""Starts what workers with ``once`` need: the check of its tables, the deletion of old ids."""
+"""Starts the services of workers with ``once``: checks of its tables, deletion of old ids."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 THREAD: Final = "wc-once-cleaner"
 _LONGEST_PAUSE_S: Final = 60.0
 _BETWEEN_S: Final = 0.1
-"""The pause between two DELETE statements, for other users of the table."""
+"""The pause between two DELETE statements, in favor of other users of the table."""
 _END_S: Final = 5.0
 
 _log = own_logger()
@@ -77,7 +77,7 @@ def _check_shards(config: Config, worker: str, outbox: Outbox | None) -> None:
 
 
 def once_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
-    """Check what workers with ``once`` need and start their threads; these end with ``beside``.
+    """Check the tables of workers with ``once`` and start their threads; these end with ``beside``.
 
     Raises UsageError for missing tables and for wrong columns.
     """
@@ -140,9 +140,9 @@ def clean_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
 def watch_calls_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
     """Start the thread that watches calls; it ends with ``beside``.
 
-    It ends the transactions of abandoned fenced calls, as only these are known to it, and logs
-    which call keeps other writers of SQLite waiting. Calls in child processes are not watched; a
-    hanging child is killed.
+    It ends the transactions of abandoned fenced calls, the only ones known to it, and logs which
+    call keeps other writers of SQLite waiting. Calls in child processes are not watched; a hanging
+    child is killed.
     """
     fenced = [each.once for each in workers if each.once.values_for(each.config).fenced]
     alone = [each.once for each in workers if each.once.writers and not each.has_children]
@@ -201,7 +201,7 @@ def in_transaction(once: Once, work: Callable[[sa.Connection], T]) -> T:
 
 
 async def _on_a_loop(engine: AsyncEngine, work: Callable[[sa.Connection], T]) -> T:
-    """Run ``work`` on a new connection: those of the pool belong to the worker's loop."""
+    """Run ``work`` on a new connection: pooled ones belong to the worker's loop."""
     own = create_async_engine(engine.url, poolclass=NullPool)
     try:
         async with own.begin() as connection:
@@ -211,7 +211,7 @@ async def _on_a_loop(engine: AsyncEngine, work: Callable[[sa.Connection], T]) ->
 
 
 def pool_warning(worker: OnceWorker) -> str | None:
-    """Return what to change if calls would wait for connections; None if there are enough."""
+    """Return advice if calls would wait for connections; None if there are enough."""
     pool = worker.once.engine().pool
     if worker.has_children or not isinstance(pool, QueuePool):
         return None

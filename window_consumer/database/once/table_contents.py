@@ -42,7 +42,7 @@ class OnceDatabase:
 
 
 def once_databases(workers: Iterable[OnceWorker]) -> list[OnceDatabase]:
-    """Return the distinct databases of workers with ``once``, whatever their drivers are."""
+    """Return the distinct databases of workers with ``once``, whatever their drivers."""
     found: dict[tuple[str, str], list[OnceWorker]] = {}
     for each in workers:
         url = each.once.engine().url
@@ -68,7 +68,7 @@ class OnceRows:
     group: str
     worker: str
     keep_s: float | None
-    """None for a worker that the application lacks: nobody here deletes its ids."""
+    """None for a worker that this application lacks: it does not delete that worker's ids."""
     rows: int
     oldest: StoredId | None
     newest: StoredId | None
@@ -94,12 +94,12 @@ class OnceStatus:
     table: str
     exists: bool
     problem: str | None = None
-    """Why the tables cannot be used, with their DDL."""
+    """Why the tables cannot be used, with the DDL."""
     workers: Sequence[OnceRows] = ()
     fences: Sequence[FenceRow] = field(default=())
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return it for ``json.dumps``."""
+        """Return the state as values for ``json.dumps``."""
         return {
             "database": self.database,
             "table": self.table,
@@ -224,7 +224,7 @@ def _time_of(stored: StoredId) -> datetime:
 
 
 def _text_of(time: datetime) -> str:
-    """Return a time with its zone: SQLite stores UTC without one."""
+    """Return a time with its zone; SQLite stores UTC without one."""
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
 
 

@@ -25,7 +25,7 @@ from window_consumer.database.once.session import EffectSession
 from window_consumer.model.errors import UsageError
 
 _TABLES_ITSELF: Final = FencePlace("", "", -1)
-"""The row with the identity of the table: no group has an empty name."""
+"""The group of the row with the table's identity: no real group has an empty name."""
 
 _TEXT: Final = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 """Compared byte by byte: a language's collation makes the index slower."""
@@ -35,7 +35,7 @@ _OURS: Final = "window_consumer.once"
 
 
 class OnceTables:
-    """The two tables, in the application's MetaData or in one of their own.
+    """The two tables, in the application's MetaData or in their own.
 
     They use the MetaData's schema, unless ``name`` has one, and its naming convention. Raises
     UsageError if it has another table of that name.
@@ -149,7 +149,7 @@ class OnceTables:
     def _there(
         self, connection: sa.Connection, owner: EffectOwner, keys: Sequence[EffectKey]
     ) -> set[EffectKey]:
-        """Return those of the ids that are in the table."""
+        """Return the ids that are already in the table."""
         table = self.ids.c
         there: set[EffectKey] = set()
         for first in range(0, len(keys), _QUERIED):
@@ -177,12 +177,12 @@ class OnceTables:
     def share_fence(
         self, session: EffectSession, place: FencePlace, limits: FenceLimits
     ) -> FenceSeen | None:
-        """Return the current fence; nobody can raise it until the transaction ends."""
+        """Return the current fence, which cannot be raised until the transaction ends."""
         connection = session.connection()
         return locks_of(connection).share(connection, self.fences, place, limits)
 
     def raise_fence(self, session: EffectSession, place: FencePlace, lock_timeout_s: float) -> int:
-        """Increment a fence and return it, once the transactions with the old one have ended."""
+        """Increment and return a fence once the transactions with the old one have ended."""
         connection = session.connection()
         statements = dialect_of(connection.dialect.name)
         statements.limit_waits(connection, lock_timeout_s)

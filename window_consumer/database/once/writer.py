@@ -18,9 +18,9 @@ from window_consumer.runtime.log import own_logger
 __handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 WAITED_S: Final = 1.0
-"""After this long a call that holds the lock is logged, if other calls wait for it."""
+"""A call that holds the lock for this long is logged if other calls wait for it."""
 LONG_S: Final = 4.0
-"""The same if no call waits: other programs may, and Python's sqlite3 gives up after 5 s."""
+"""The same if no call waits: other programs may wait, and Python's sqlite3 gives up after 5 s."""
 QUIET_S: Final = 10.0
 """The interval of these log lines."""
 
@@ -29,7 +29,7 @@ _log = own_logger()
 
 @define(eq=False)
 class WriterTurn:
-    """A call that waits for the lock, or holds it."""
+    """A call that waits for the lock or holds it."""
 
     worker: str
     record: Record
@@ -44,7 +44,7 @@ class WriterTurn:
 
 
 class WriterTurns:
-    """The calls of one ``Once`` that write or wait. Any slot may call; one thread checks.
+    """The calls of one ``Once`` that write or wait. Any slot may use it; one thread checks it.
 
     The set's operations are atomic.
     """
@@ -64,7 +64,7 @@ class WriterTurns:
         self._turns.discard(turn)
 
     def holder(self) -> str:
-        """Return who holds the lock, as text."""
+        """Return the holder of the lock, as text."""
         now = time.monotonic()
         for each in self._turns.copy():
             if each.since is not None:

@@ -1,4 +1,4 @@
-"""The section ``outbox``: the table whose rows become records, and how they are relayed."""
+"""The section ``outbox``: the table whose rows become records, and the relay's settings."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 MAX_DELETED: Final = 5_000
-"""Rows per statement, which is one transaction: this keeps it short and its locks few."""
+"""Rows per statement and thus per transaction: few enough to keep it short, with few locks."""
 _EVERY_S: Final = 5.0
 _FAILED_S: Final = 60.0
 

@@ -1,4 +1,4 @@
-"""What ``doctor`` says about an outbox."""
+"""The report of ``doctor`` about an outbox."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from attrs import frozen
 from window_consumer.plan.diagnosis import CauseKind, Diagnosis, LikelyCause
 
 RELAY_FAILED: Final = "outbox: the relay failed: "
-"""Begins a line of ``/readyz``."""
+"""The prefix of a line of ``/readyz``."""
 
 _OUTBOX: Final = "outbox"
-"""Takes the worker's place in causes that concern the outbox."""
+"""Replaces the worker's name in causes that concern the outbox."""
 
 _WAITS_S: Final = 30.0
 """Rows are sent within a second; a row this old is stuck."""
@@ -21,23 +21,23 @@ _WAITS_S: Final = 30.0
 
 @frozen
 class OutboxBacklog:
-    """What waits in an outbox, whoever relays it."""
+    """The rows waiting in an outbox, whichever process relays it."""
 
     oldest_s: float = 0.0
     """The age of the oldest row that is due."""
     blocked: int = 0
-    """Rows that Kafka refuses, and whose keys wait."""
+    """Rows that Kafka refuses, while later rows of their keys wait."""
     error: str | None = None
     """Why the database could not be queried."""
 
 
 def relay_failures(readiness: Sequence[str]) -> list[str]:
-    """Return why relays beside workers do not run, by lines of ``/readyz``."""
+    """Return why relays beside workers do not run, from lines of ``/readyz``."""
     return [line.partition(RELAY_FAILED)[2] for line in readiness if RELAY_FAILED in line]
 
 
 def diagnose_outbox(outbox: OutboxBacklog, failures: Sequence[str] = ()) -> Diagnosis:
-    """Return what holds up the rows of an outbox, if anything does.
+    """Return the cause that holds up the rows of an outbox; None if there is none.
 
     ``failures`` are those of relays in the processes that were queried.
     """

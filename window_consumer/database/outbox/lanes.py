@@ -1,8 +1,8 @@
-"""Which relay sends what: a lane is a fixed part of the shards, sent by one relay at a time.
+"""The division of work among relays: a lane is a fixed part of the shards, sent by one relay.
 
-A relay keeps its lanes, as each takeover costs time: the new relay must initialize the lane's
-transactional id. A relay takes lanes that it never had. It takes back a lane that another relay has
-taken over only if that relay has left it, or cannot keep up while this one is idle.
+A relay keeps its lanes, because each takeover costs time: the new relay must initialize the lane's
+transactional id. A relay takes lanes that it never had. It takes a lane back from another relay
+only if that relay has left it, or cannot keep up while this one is idle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 from window_consumer.database.outbox.table import Outbox
 
 LANES: Final = 4
-"""More relays than this are idle; each has up to this many clients."""
+"""The number of lanes. More relays than this are idle; each has up to this many clients."""
 
 PREFIX: Final = "wc-outbox-"
 """The prefix of all transactional ids."""
@@ -35,9 +35,9 @@ class LaneTimes:
     """When a lost lane is taken back, in seconds."""
 
     stands_s: float = 2.0
-    """If its first row has been the same for this long, and nobody has held its lock."""
+    """If its first row has been the same for this long and its lock has been free."""
     is_behind_s: float = 10.0
-    """If it has had due rows at each check for this long, and this relay's own lanes had none."""
+    """If it has had due rows at each check for this long while this relay's own lanes had none."""
 
 
 @define
@@ -93,7 +93,7 @@ class LaneClaims:
         self._lost[lane] = _LostLane(now)
 
     def keep(self, lane: int) -> None:
-        """Record that Kafka takes what this relay sends."""
+        """Record that Kafka accepts this relay's rows."""
         self._lost.pop(lane, None)
 
     def may_take(self, lane: int, first: uuid.UUID | None, now: float) -> bool:

@@ -45,7 +45,7 @@ class CommitListener:
             try:
                 with self._engine.connect() as connection:
                     self._listen(connection.execution_options(isolation_level="AUTOCOMMIT"))
-            except Exception as error:  # the driver's, or SQLAlchemy's: the relay polls meanwhile
+            except Exception as error:  # of the driver or SQLAlchemy; the relay polls now
                 _log.warning(
                     "outbox: cannot listen for commits of other processes, polling instead: %s",
                     str(getattr(error, "orig", None) or error).strip(),
@@ -58,7 +58,7 @@ class CommitListener:
     def _listen(self, connection: sa.Connection) -> None:
         quoted = connection.dialect.identifier_preparer.quote_identifier(self._channel)
         connection.exec_driver_sql(f"LISTEN {quoted}")
-        self._wake_up.set()  # for commits before
+        self._wake_up.set()  # for earlier commits
         driver: Any = connection.connection.driver_connection
         quiet_s = 0.0
         while not self._stop.is_set():

@@ -1,4 +1,4 @@
-"""Rows that another session has locked, such as somebody's psql: the relay skips them."""
+"""Rows that another session has locked, such as a person's psql: the relay skips them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 CAREFUL_S: Final = 60.0
-"""How long rows are locked before they are sent, after one was found locked. Normally they are not,
-as the locking statement would cost a tenth of the relay's throughput."""
+"""How long the relay locks rows before it sends them, after it found one locked. Normally it does
+not, because the locking statement would cost a tenth of its throughput."""
 _QUIET_S: Final = 10.0
 
 _log = own_logger()

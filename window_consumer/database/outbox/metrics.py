@@ -14,7 +14,7 @@ from window_consumer.runtime.figures.metric import Metric, MetricKind, metric_of
 
 @frozen
 class OutboxFigures:
-    """What the relay of one process has done."""
+    """The counts of one process's relay."""
 
     sent: int
     refused: int

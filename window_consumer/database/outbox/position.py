@@ -3,8 +3,9 @@
 There may be millions of blocked and delayed rows and, while an old snapshot is open, of dead ones.
 A relay that has scanned them remembers the position; rows before it that become due are found by
 their times. A row may become visible after rows with higher numbers, and a position beyond it would
-break the order of its key. So the position moves only to where no more rows can appear: writers
-hold a lock on the table, and those that held it when the position was found must have ended.
+break the order of its key. So the position moves only past numbers at which no more rows can
+appear: writers lock the table, and those that held the lock when the position was found must have
+ended.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class _Front:
     """The position once ``writers`` have ended."""
     writers: frozenset[str] = frozenset()
     blocked: frozenset[uuid.UUID] = frozenset()
-    """Rows that block their keys: once one no longer does, the shard is read from its start."""
+    """Rows that block their keys: once one no longer blocks, the shard is read from its start."""
     held: frozenset[str] = frozenset()
-    """Topics that were left out; likewise."""
+    """Topics that were left out: once one is no longer, the shard is read from its start."""
 
     def is_valid(self, held: Collection[str], blocked: frozenset[uuid.UUID]) -> bool:
         is_over = time.monotonic() - self.since > _FROM_THE_START_S
@@ -95,7 +96,7 @@ class ShardFronts:
         return ReadStart(front.first, to, True, self._blocked(connection, shard))
 
     def holds(self, connection: sa.Connection, shard: int, held: Collection[str]) -> bool:
-        """Return whether the position is still valid; else the shard is read from its start."""
+        """Return whether the position is still valid; if not, the shard is read from its start."""
         front = self._fronts.get(shard)
         if front is None or not front.first:
             return True
@@ -119,7 +120,7 @@ class ShardFronts:
             front.blocked |= start.blocked
             front.held |= set(held)
         row = self._table.c
-        # Half a span: the next read also scans rows that appear meanwhile.
+        # Half a span: the next read also scans rows that appear in the meantime.
         walked = (
             sa.select(row.seq)
             .where(row.shard == shard, sa.text(UNPUBLISHED), row.seq >= front.first)

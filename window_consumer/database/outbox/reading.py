@@ -1,4 +1,4 @@
-"""Reads due rows: the cost of a read depends on what it returns, not on rows before it."""
+"""Reads due rows: the cost of a read depends on the rows it returns, not on rows before them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ SPAN: Final = 100_000
 SLOW_S: Final = 0.01
 """A read that takes longer may have scanned rows; scanning a whole span takes longer."""
 LONGEST_S: Final = 0.1
-"""How long a shard is scanned without a result: others of its lane wait, with the lock held."""
+"""How long a shard is scanned without a result: the lane's other shards wait, and the lock is
+held."""
 _ALL: Final = 2**62
 
 
@@ -62,7 +63,7 @@ class OutboxReading:
     def _select(self, source: sa.FromClause) -> sa.Select[Any]:
         row = source.c
         earlier = self._table.alias("earlier")
-        # As text: one row with headers that are not JSON would fail the whole read.
+        # As text: a single row with headers that are not JSON would fail the whole read.
         headers = sa.cast(row.headers, sa.Text).label("headers")
         columns = (row.id, row.topic, row.key, row.payload, headers, row.partition)
         is_held_up = sa.exists().where(

@@ -2,7 +2,7 @@
 
 A lane is a fixed part of the shards. One transaction locks it while its rows are sent and marked,
 so two relays never have rows of one key in flight. A relay that was frozen has lost its lock when
-it wakes; Kafka fences what it sends then, as another relay has taken over the lane's transactional
+it wakes; Kafka then fences its rows, because another relay has taken over the lane's transactional
 id. Rows are marked after Kafka's commit, so a crash repeats rows, with the same id, and loses none.
 """
 
@@ -32,17 +32,17 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 SEND_S: Final = 3.5
-"""How long a batch may take: with its other statements the transaction stays below 5 s."""
+"""How long a batch may take: including its other statements, the transaction stays below 5 s."""
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 _BATCH_BYTES: Final = 16 * 1024 * 1024
 _READ_AT_ONCE: Final = 500
-"""Rows of a shard that are worth a statement of their own, as long as there are more."""
+"""How many rows of a shard are worth a separate statement, as long as there are more."""
 
 _TOGETHER: Final = 2
-"""Lanes of one transaction: one is read while the other one is written. With more a crash repeats
-more rows."""
+"""Lanes of one transaction: one is read while the other is written. With more lanes, a crash would
+repeat more rows."""
 
 _OLDEST_EVERY_S: Final = 5.0
 _STANDBY_S: Final = 0.5
@@ -50,7 +50,7 @@ _AGAIN_S: Final = 0.02
 _LOOKS_S: Final = (0.002, 0.01, 0.04, 0.2, 1.0, 5.0)
 """Rechecks after a wake-up without rows: the announced commit may take a moment."""
 _LEFT_S: Final = 0.5
-"""When to check again for due rows that nobody has sent."""
+"""When to check again for due rows that no relay has sent."""
 
 _STILL_THERE: Final = sa.text("SELECT 1")
 _log = own_logger()
@@ -145,7 +145,7 @@ class OutboxRelay:
     """Acknowledged rows whose marking failed: they are marked before anything is sent."""
     _lanes: LaneClaims = field(init=False)
     _are_rows_left: bool = field(default=False, init=False)
-    """Whether rows were due at the last check, and none of them was sent."""
+    """Whether rows were due at the last check and none of them was sent."""
     _row_bytes: float = field(default=0.0, init=False)
     _last_read: dict[int, int] = field(factory=dict, init=False)
     """The shard of each lane that was read last: the next batch begins behind it."""
@@ -198,9 +198,9 @@ class OutboxRelay:
                     extra={"event": LogEvent.OUTBOX_DATABASE_FAILED},
                 )
                 self._wait(pause.length_s)
-            except Exception as error:  # a bug: rows stay as they are, and the relay restarts
+            except Exception as error:  # a bug: rows stay as they are and the relay restarts
                 self._restart(pause, error)
-        self._database.engine.dispose()  # not at some time by the garbage collector
+        self._database.engine.dispose()  # now, instead of whenever the garbage collector runs
 
     def _restart(self, pause: _Pause, error: Exception) -> None:
         """Report an unexpected error; called within ``except``."""
@@ -285,8 +285,8 @@ class OutboxRelay:
     ) -> int:
         """Relay a batch of each of these lanes; return how many rows Kafka acknowledged.
 
-        While Kafka writes the rows of one, those of the next one are read. One transaction has them
-        all: a second connection might wait for this one where a pool is small.
+        While Kafka writes the rows of one lane, those of the next one are read. They share one
+        transaction: if the pool is small, a second connection might wait for this one.
         """
         until = time.monotonic() + SEND_S
         with connection.begin():
@@ -329,7 +329,7 @@ class OutboxRelay:
     def _rows(
         self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
     ) -> list[OutboxRow]:
-        """Return the next rows of a lane: its shards take turns, so that none waits long."""
+        """Return the next rows of a lane; its shards take turns, so that none waits long."""
         limit = self._limit()
         each = max(_READ_AT_ONCE, limit // len(shards))
         last = self._last_read.get(lane, -1)
@@ -368,7 +368,7 @@ class OutboxRelay:
         answers: Sequence[Answer],
         held: set[str],
     ) -> int:
-        """Mark the acknowledged prefix of each key, and record what was refused."""
+        """Mark the acknowledged prefix of each key, and record the refused rows."""
         if not any(answers):
             acked = [row.id for row in rows]
             self._mark(connection, acked)
@@ -407,7 +407,7 @@ class OutboxRelay:
                 extra={"event": LogEvent.OUTBOX_ROW_REFUSED},
             )
         self._refused += len(refused)
-        # A topic that acknowledged other rows is available: the batch only ran out of time.
+        # A topic that acknowledged other rows is available; the batch only ran out of time.
         for topic in answering:
             silent.pop(topic, None)
         self._hold(silent, {row.topic for row in rows}, held)

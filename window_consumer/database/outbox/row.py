@@ -1,4 +1,4 @@
-"""One row of the outbox: the record that the relay sends, and how its columns hold it."""
+"""One row of the outbox: the record that the relay sends, and its form in the columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_PAIRS: Final = 'they must be a JSON list of pairs, such as [["tenant", "eu"]
 
 
 class OutboxRow(NamedTuple):
-    """A due row as the relay sends it; a tuple, as there are many."""
+    """A due row as the relay sends it; a tuple because there are many."""
 
     id: uuid.UUID
     topic: str
@@ -51,7 +51,7 @@ def hash_of(topic: str, key: bytes | None, row_id: uuid.UUID) -> int:
 
 
 def stored_headers(pairs: Iterable[tuple[str, bytes | None]]) -> list[list[Any]]:
-    """Return headers as their column holds them, without ``wc-id``: that is the row's id."""
+    """Return headers in their column's form, without ``wc-id``, which is the row's id."""
     return [[name, _json_value(value)] for name, value in pairs if name != names.ID]
 
 
@@ -140,7 +140,7 @@ def available_at(delay: Delay | None, deliver_at: datetime | None) -> datetime |
 
 
 def ttl_s(ttl: str | float | None) -> float | None:
-    """Return a time to live in seconds; raise ValueError for a text that is none."""
+    """Return a time to live in seconds; raise ValueError for an invalid text."""
     if not isinstance(ttl, str):
         return ttl
     try:
@@ -150,7 +150,7 @@ def ttl_s(ttl: str | float | None) -> float | None:
 
 
 def text_of(key: bytes | None) -> str:
-    """Return a key as its column for people holds it."""
+    """Return a key in the form of its column for people."""
     return (key or b"").decode("utf-8", "backslashreplace").replace("\x00", "\\x00")
 
 

@@ -1,8 +1,8 @@
 """Sends rows to Kafka, a batch at a time: every row has a result before its lock is released.
 
 The relay has its own clients: ``Producer`` retries outstanding records without limit, and another
-relay might send later rows of the key meanwhile. There is one per lane, as its transactional id
-fences out a relay that was frozen.
+relay might send later rows of the key meanwhile. There is one per lane, because its transactional
+id fences out a relay that was frozen.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class RelayTurn:
     """The right to send in a lane."""
 
     transactional_id: str
-    """The lane's: the same in all relays of the table."""
+    """The lane's transactional id, the same in all relays of the table."""
     check_lock: Callable[[], object]
-    """Raises if the lane's lock was lost."""
+    """Raises if the lane's lock has been lost."""
 
 
 class RowsInFlight(Protocol):

@@ -1,4 +1,4 @@
-"""The outbox of a configuration: its database, its table, and the checks of both."""
+"""The outbox of a configuration: its database, its table, and checks of both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from window_consumer.runtime.log import own_logger
 _log = own_logger()
 
 OUTBOX: Final = DatabaseUser("outbox", "outbox.database")
-"""How errors name it."""
+"""The name of the outbox in errors."""
 
 _SYNC_DRIVERS: Final[Mapping[str, str]] = {"postgresql": "psycopg", "sqlite": "pysqlite"}
 
@@ -58,7 +58,7 @@ class OutboxDatabase:
 
     @classmethod
     def of(cls, config: OutboxConfig) -> Self:
-        """Return it without connecting. Raises UsageError for a database that cannot be used."""
+        """Return the outbox without connecting. Raises UsageError for an unusable database."""
         if config.database is None:
             raise UsageError("outbox.database is missing: set it to the URL of the database")
         url = _url_of(config.database)

@@ -1,4 +1,4 @@
-"""Starts the relay of an outbox on a thread of its own, and asks what waits for it."""
+"""Starts the relay of an outbox on its own thread, and queries its backlog."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from window_consumer.plan.start_timeout import LOGGER
 
 THREAD: Final = "wc-outbox-relay"
 _END_S: Final = 6.0
-"""A transaction of the relay takes 5 s at most."""
+"""How long a stop waits: a transaction of the relay takes at most 5 s."""
 
 _CLUSTER_S: Final = 2.0
-"""How long a start asks whether transactions can begin: the relay itself waits for Kafka."""
+"""How long a start checks whether transactions can begin; the relay itself waits for Kafka."""
 
 
 @frozen
@@ -43,7 +43,7 @@ class RelayThread:
     relay: OutboxRelay
     _stop: threading.Event
     _threads: Sequence[threading.Thread]
-    """The relay's, and the one that listens to commits of other processes, if any."""
+    """The relay's thread and, if any, the one that listens to commits of other processes."""
 
     def stop(self) -> None:
         """Stop the relay after its transaction; returns within a few seconds."""
@@ -80,7 +80,7 @@ def backlog_of(config: OutboxConfig) -> OutboxBacklog:
 def check_transactions(config: Config, log: ClientLog, oauth_token: OauthToken | None) -> None:
     """Raise ConfigError for a cluster on which the relay can never begin a transaction.
 
-    What cannot be found out is no error: the relay says itself why it cannot send.
+    An inconclusive check is no error: the relay itself reports why it cannot send.
     """
     properties = producer_properties(config)
     plain = {key: value for key, value in properties.items() if key not in PRODUCER_ONLY}

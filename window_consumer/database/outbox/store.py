@@ -56,7 +56,7 @@ class RefusedRow:
 
 
 class OutboxStore:
-    """The statements. Holds no connection; each caller passes its own."""
+    """The statements. It holds no connection; each caller passes its own."""
 
     def __init__(self, outbox: Outbox, dialect_name: str):
         self.outbox = outbox
@@ -180,7 +180,7 @@ class OutboxStore:
         """
         table = self._table
         again = sa.case((table.c.status == FAILED, WAITING), else_=BLOCKED)
-        # With a time, relays find it even before their read position.
+        # With a time, relays find the row even before their read position.
         values = {"available_at": sa.text(self.dialect.now), "status": again}
         return self._change(connection, ids, sa.text(REFUSED), values)
 

@@ -50,7 +50,7 @@ PUBLISHED: Final = "published_at IS NOT NULL"
 REFUSED: Final = "status <> 'waiting' AND published_at IS NULL"
 MOST_SHARDS: Final = 1024
 ADDED: Final = "wc_outbox_produces"
-"""The key in ``session.info`` of an optional list, to which ``add`` appends what it adds."""
+"""The key in ``session.info`` of an optional list to which ``add`` appends its rows."""
 _MAX_TYPE: Final = 255
 
 AnySession = Session | scoped_session[Any]
@@ -63,7 +63,7 @@ class Outbox:
     one of ``shards`` (1 to 1,024), which relays divide among themselves; change that number only
     while the table is empty. With ``notify`` PostgreSQL wakes relays of other processes at each
     commit, if they have ``outbox.notify: true``; SQLite cannot. ``delay_topic`` is the
-    ``delay.topic`` of the service where ``cancel`` finds what has been sent.
+    ``delay.topic`` of the service in which ``cancel`` cancels sent rows.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class Outbox:
 
         The session may be a scoped one, such as ``db.session`` of Flask-SQLAlchemy, and may have
         binds: the table's engine is used. The record is sent after the commit. ``delay`` ("30m", a
-        timedelta, seconds) or ``deliver_at`` (with a time zone) delays it; it does not hold up
-        later records of its key then. ``serialize`` converts the value to bytes; ``ttl`` and
-        ``tags`` become headers as in ``Producer.send``. Within an OpenTelemetry span it gets a
+        timedelta, seconds) or ``deliver_at`` (with a time zone) delays it; it then does not hold up
+        later records of its key. ``serialize`` converts the value to bytes; ``ttl`` and ``tags``
+        become headers as in ``Producer.send``. Within an OpenTelemetry span it gets a
         ``traceparent``. Raises TypeError and ValueError like Produce, and ValueError for an invalid
         ``ttl``.
         """
@@ -144,14 +144,14 @@ class Outbox:
     ) -> bool:
         """Cancel a record in the transaction; return whether its row was still there.
 
-        An unsent row is deleted. If the relay has sent it, or may be sending it to the delay
-        service, a new row cancels it there, as ``Producer.cancel`` does; this needs the topic
-        of cancellations, by default ``wc.delay.cancel``. Raises ValueError for an invalid id.
+        An unsent row is deleted. If the relay has sent it, or may be sending it, to the delay
+        service, a new row cancels it there, as ``Producer.cancel`` does; this needs the topic of
+        cancellations, by default ``wc.delay.cancel``. Raises ValueError for an invalid id.
         """
         try:
             row_id = id if isinstance(id, uuid.UUID) else uuid.UUID(id)
         except ValueError:
-            row_id = None  # the id of a record that was sent in another way
+            row_id = None  # the id of a record that did not come from this table
         record = cancellation(str(row_id or id), deliver_at, topic=self.delay_topic)
         target = unscoped(session_or_connection)
         topic = None if row_id is None else self._delete(target, row_id)
@@ -172,7 +172,7 @@ class Outbox:
         return found
 
     def _delete(self, target: Any, row_id: uuid.UUID) -> str | None:
-        """Delete a row that is not sent; return its topic, None if there is none."""
+        """Delete an unsent row; return its topic, or None if there is no such row."""
         row = self.table.c
         unsent = sa.and_(row.id == row_id, row.published_at.is_(None))
         statement = self.table.delete().where(unsent).returning(row.topic)
@@ -223,7 +223,7 @@ class Outbox:
     ) -> None:
         """Insert rows from ``row`` or ``rows`` into the transaction, in order.
 
-        With ``replace`` a row replaces one with the same id, and is sent again.
+        With ``replace``, a row replaces one with the same id and is sent again.
         """
         if not rows:
             return

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 _ADDED: Final = "wc_outbox_added"
-"""The key in ``info`` of a session or connection for the tables that it has added rows to."""
+"""The key in ``info`` of a session or connection for the tables that it added rows to."""
 
 
 class WakeUp:
