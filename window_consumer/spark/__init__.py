@@ -1,4 +1,4 @@
-"""The data pipeline on Spark: turns the topics of events into tables that can be queried.
+"""The data pipeline on Spark: turns topics of events into tables that can be queried.
 
 Outside the folders called ``spark``, pyspark is imported only when a command runs.
 """

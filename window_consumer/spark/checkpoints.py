@@ -1,9 +1,9 @@
 """A job's checkpoint: its location, and whether it still matches the topic and the table.
 
 The checkpoint defines the contents of batch 17; the table records that it has batch 17. Each needs
-the other: if a job restarted its numbers, its first batches would be skipped as repeats. So batch
-numbers continue across generations of a checkpoint, and a job whose checkpoint is missing fails
-before it reads anything.
+the other: if a job restarted its batch numbers, its first batches would be skipped as repeats. So
+batch numbers continue across generations of a checkpoint, and a job whose checkpoint is missing
+fails before it reads anything.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class JobSource:
     """Whether topics may come and go."""
 
     def with_news(self, now: JobSource) -> JobSource:
-        """Return this source, updated with what is known now."""
+        """Return this source, updated with current knowledge."""
         reported = {name: its for name, its in now.topics.items() if its or name not in self.topics}
         return evolve(now, cluster=now.cluster or self.cluster, topics={**self.topics, **reported})
 
@@ -123,7 +123,7 @@ def of(
     *,
     restart: bool,
 ) -> Checkpoint:
-    """Return the checkpoint from which a job continues, a new one with ``restart``.
+    """Return the checkpoint from which a job continues; with ``restart``, a new one.
 
     Raises CheckpointError if the table or the checkpoint lacks the other's batches, or if the
     checkpoint belongs to another cluster, another topic, or a topic that was recreated.
@@ -135,7 +135,7 @@ def of(
         generation += 1
     path = plan.checkpoint(job, generation)
     if restart:
-        files.remove(path)  # the table has no batch of it, so it holds only unfinished work
+        files.remove(path)  # the table has no batch of it, so it contains only unfinished work
     else:
         _compare(files, path, table, version, _again(job))
     confirm(session, plan, job, path, origin)
@@ -158,7 +158,7 @@ def reached(
 def confirm(
     session: SparkSession, plan: PipelinePlan, job: str, path: str, origin: JobSource
 ) -> None:
-    """Compare a checkpoint with the current source, and record what is new.
+    """Compare a checkpoint with the current source, and record changes.
 
     Raises CheckpointError if it belongs to another cluster, another topic, or a recreated one.
     """

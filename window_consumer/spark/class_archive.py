@@ -1,12 +1,12 @@
-"""An archive of the classes that Spark loads; it saves each session on this machine seconds.
+"""An archive of the classes that Spark loads, which saves each session on this machine seconds.
 
 Java reads and verifies tens of thousands of classes from Spark's jars before the first row. With an
 archive it maps them into memory instead (dynamic class data sharing, JEP 350). Java checks that the
 archive matches the jars, and ignores it otherwise.
 
 Java executes the archive's content without further checks. So an archive that another user may have
-written is not used: the file and its directory must belong to this user or to root, and nobody else
-may have write access.
+written is not used: the file and its directory must belong to this user or to root, and no other
+user may have write access.
 """
 
 from __future__ import annotations
@@ -93,9 +93,10 @@ def _doubt(path: Path) -> str | None:
 def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
     """Create the archive if it is missing, or ``anew``; return its path.
 
-    Takes about a minute: it starts Spark once and does what commands do. Earlier archives beside it
-    are removed. Several processes may call at once: one creates it, the others wait. Raises
-    NoArchiveError if Java cannot create it or others may write to the directory, and NoJavaError.
+    Takes about a minute: it starts Spark once and does the same as commands. Earlier archives
+    beside it are removed. Several processes may call this at once: one creates the archive, the
+    others wait. Raises NoArchiveError if Java cannot create it or others may write to the
+    directory, and NoJavaError.
     """
     directory = jars[0].parent
     if (doubt := _doubt(directory)) is not None:

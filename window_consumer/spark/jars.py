@@ -118,7 +118,7 @@ def fetch(directory: Path, wanted: Sequence[Jar] | None = None) -> list[Jar]:
     if not _missing(directory, wanted):
         return []
     try:
-        # Nobody else may write there, whatever the umask: see ``class_archive``.
+        # No other user may write there, whatever the umask: see ``class_archive``.
         directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         with alone(directory):
             missing = _missing(directory, wanted)

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: which one it is, and whether it is recent enough."""
+"""The Java that Spark runs on, and the check that it is recent enough."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class JobOptions:
     """How a job runs."""
 
     origin: JobSource = field(factory=JobSource)
-    """The cluster and the topics to read, as of the start."""
+    """The cluster and the topics to read, as known at the start."""
     origin_now: Callable[[], JobSource] | None = None
     """Queries them again before each batch: a topic may be recreated while a job runs."""
     restart: bool = False
@@ -107,7 +107,7 @@ ONCE: Final = JobOptions()
 def start(
     session: SparkSession, plan: PipelinePlan, job: Job, how: JobOptions = ONCE
 ) -> RunningJob:
-    """Start a job over what Kafka has now, in as many batches as needed; it ends by itself.
+    """Start a job over Kafka's current records, in as many batches as needed; it ends by itself.
 
     Each batch is written exactly once, even if processes are killed: the checkpoint defines the
     batches, and the tables record which they have. Raises CheckpointError, see ``checkpoints.of``.
@@ -160,7 +160,7 @@ class BatchSink:
     rows: int = field(default=0, init=False)
     """How many rows the table got from them."""
     quarantined: int = field(default=0, init=False)
-    """How many of them could not be read."""
+    """How many of them were unreadable."""
 
     failure: Exception | None = field(default=None, init=False)
     """Why the last batch failed."""
@@ -196,7 +196,7 @@ class BatchSink:
             self.rows += _observed(made, self.path, self.counted_s)["rows"]
             self.quarantined += found["bad"]
             has_broken = found["bad"] > 0
-        # Otherwise the batch was written before a crash, and its quarantine perhaps was not.
+        # Otherwise the batch was written before a crash, but its quarantine perhaps was not.
         if has_broken:
             BROKEN.append(tables.quarantined(judged, self.job.name), self.broken, name, number)
 

@@ -1,4 +1,4 @@
-"""``kafka.login`` for Spark's Kafka client, which is Java's and gets tokens by itself."""
+"""``kafka.login`` for Spark's Kafka client, which is a Java client and fetches tokens itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
 _CLIENT_HANDLER: Final = "sasl.client.callback.handler.class"
 
 _TIMEOUT_MS: Final = "8000"
-"""As for other clients. By default Java waits for ever for a token server that hangs."""
+"""The same as for other clients. By default Java waits for ever for a hanging token server."""
 
 _JARS: Final = {
     "software.amazon.msk.auth.iam.IAMClientCallbackHandler": (
@@ -37,7 +37,7 @@ _JARS: Final = {
 
 
 def java_login(login: Login) -> dict[str, str]:
-    """Return the Java client's properties; raises UsageError for a login that it cannot have."""
+    """Return the Java client's properties; raise UsageError for an unsupported login."""
     if isinstance(login, OidcLogin):
         return _oidc(login)
     if isinstance(login, MskIamLogin):
@@ -111,5 +111,5 @@ def _has_class(session: SparkSession, name: str) -> bool:
 
 
 def quoted(text: str | None) -> str:
-    """Return a text as it stands within the quotes of a JAAS configuration."""
+    """Return a text escaped for the quotes of a JAAS configuration."""
     return (text or "").replace("\\", "\\\\").replace('"', '\\"')

@@ -50,7 +50,7 @@ class BusyTableError(RunError):
 
 @frozen
 class TableMaintenance:
-    """What was done to one table."""
+    """The work done on one table."""
 
     name: str
     dropped: int
@@ -89,7 +89,7 @@ def maintain(session: SparkSession, plan: PipelinePlan, today: date) -> Iterator
 
 @frozen
 class DeletedKey:
-    """What was deleted from the tables."""
+    """The rows deleted from the tables."""
 
     steps: int
     letters: int
@@ -161,7 +161,7 @@ def drop_written(session: SparkSession, path: str, before: date) -> int:
 
 
 def drop_quarantined(session: SparkSession, path: str, subject: str, before: date) -> int:
-    """Delete what was quarantined before a day; return the number of records."""
+    """Delete records quarantined before a day; return their number."""
     old = f"subject = {_text(subject)} AND written_at < {_begin(before)}"
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - literals
 

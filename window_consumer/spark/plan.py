@@ -25,12 +25,12 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @frozen(kw_only=True)
 class PipelinePlan:
-    """Where to read, where to write, and with which Spark."""
+    """Where to read and write, and with which Spark."""
 
     kafka: Mapping[str, Scalar] = field(repr=False)
-    """The consumer's properties, secrets among them."""
+    """The consumer's properties, including secrets."""
     producer: Mapping[str, Scalar] = field(default=_NOTHING, repr=False)
-    """The producer's properties, likewise."""
+    """The producer's properties, including secrets."""
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """All texts that must not appear in any output, see ``Mask``."""
     directory: str
@@ -47,7 +47,7 @@ class PipelinePlan:
     """The sections of features, by their classes."""
 
     def section(self, kind: type[T]) -> T:
-        """Return the section of a feature; a plan that is from no file has its defaults."""
+        """Return the section of a feature; a plan that comes from no file has the defaults."""
         found: T | None = self.features.get(kind)
         return kind() if found is None else found
 

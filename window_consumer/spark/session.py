@@ -1,7 +1,7 @@
 """Finds the active Spark session, or starts one.
 
-Under spark-submit or in a notebook, the existing session is used as it is: whoever started it
-decides its master, memory and jars.
+Under spark-submit or in a notebook, the existing session is used unchanged: the program that
+started it decides its master, memory and jars.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _USUAL: Final = {
     "spark.sql.shuffle.partitions": "8",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.ui.showConsoleProgress": "false",
-    # Recording each column's place in Python takes half of the planning time.
+    # Recording each column's position in the Python code takes half of the planning time.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 SHORT: Final = {
-    # C1 only: C2's code is ready only when the command is over, and takes half of the time.
+    # C1 only: C2 takes half of the time, and its code is ready only when the command ends.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # Planning again after each stage takes longer than it saves.
     "spark.sql.adaptive.enabled": "false",
@@ -96,7 +96,7 @@ def settings(
 
 
 def _append(chosen: dict[str, str], key: str, ours: Iterable[str], separator: str) -> None:
-    """Append to the user's list what it lacks."""
+    """Append missing entries to the user's list."""
     listed = [each for each in chosen.get(key, "").split(separator) if each]
     chosen[key] = separator.join(dict.fromkeys([*listed, *ours]))
 

@@ -1,4 +1,4 @@
-"""Tables as they are now, for queries of seconds: Spark reads the files that the log names.
+"""Current snapshots of tables, for queries of seconds: Spark reads the files that the log names.
 
 Spark's Delta reader reads the log again for each query, with Spark jobs. If the log can be read
 without Spark, it is read once.
@@ -21,7 +21,7 @@ from window_consumer.spark.plan import GENERATION, writer_of
 
 _MISSING: Final = ("DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
 _PATTERNS: Final = frozenset("{}[]*?\\")
-"""Spark treats these in a file name as a pattern."""
+"""Characters in a file name that Spark would treat as a pattern."""
 
 _ALL: Mapping[str, str] = {}
 
@@ -40,7 +40,7 @@ class TableSnapshot:
 def of(
     session: SparkSession, path: str, schema: StructType, where: Mapping[str, str] = _ALL
 ) -> TableSnapshot | None:
-    """Return a table as it is now; None if it was not created yet.
+    """Return the current snapshot of a table; None if it was not created yet.
 
     ``where`` selects rows by values of partition columns.
     """
@@ -60,7 +60,7 @@ def of(
 
 
 def may_repeat(path: str, job: str) -> bool:
-    """Return whether a table may have Kafka records twice, because its job was restarted."""
+    """Return whether a table may have Kafka records twice because its job was restarted."""
     if "://" in path or _PATTERNS & set(path):
         return True
     return (DeltaTable(path).transaction_version(writer_of(job)) or 0) >= GENERATION

@@ -37,13 +37,15 @@ _MECHANISMS: Final = {
 
 
 _WAIT_MS: Final = "100"
-"""Spark queries a topic's ends after each fetch, and the broker first answers the fetch that the
-client has sent ahead. With the default this took 500 ms per task at the end of a topic.
+"""The longest wait of a fetch.
+
+Spark queries a topic's ends after each fetch, and the broker first answers the fetch that the
+client has sent ahead. With the default, this took 500 ms per task at the end of a topic.
 """
 
 
 def java_properties(kafka: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties for the Java client; raises UsageError for what it lacks.
+    """Return the properties for the Java client; raise UsageError for those that it lacks.
 
     ``ssl.ca.location``, ``ssl.certificate.location`` and ``ssl.key.location`` (PEM files) are read
     and passed as texts; user name and password become ``sasl.jaas.config``, and so does a login.
@@ -126,7 +128,7 @@ def stream(
 
 
 def bounded(session: SparkSession, given: Mapping[str, str]) -> DataFrame:
-    """Return all records that a topic has now. Raises UsageError, see ``stream``."""
+    """Return all current records of a topic. Raises UsageError, see ``stream``."""
     require_class(session, given)
     return (
         session.read.format("kafka")

@@ -1,4 +1,4 @@
-"""The tables: what their schemas share, their layout, exactly-once writes, and the quarantine.
+"""The tables: the common parts of their schemas, their layout, exactly-once writes, the quarantine.
 
 A feature's own schema is in its ``spark/schema``. Unreadable records go to the quarantine with a
 reason; nothing is dropped.
@@ -44,7 +44,7 @@ QUARANTINE: Final = T.StructType(
         T.StructField("value", T.BinaryType()),
     ]
 )
-"""Unreadable records, and why; ``value`` has at most 1 MiB of the record's."""
+"""Unreadable records and the reasons; ``value`` has at most 1 MiB of the record's value."""
 
 MOST_BYTES: Final = 1024**2
 """The most bytes of an unreadable record's value that are kept."""
@@ -130,7 +130,7 @@ class Table:
 
 
 def utc_day(time: str, units_per_s: int) -> Column:
-    """Return the UTC day of a time, whatever the session's time zone is.
+    """Return the UTC day of a time, whatever the session's time zone.
 
     ``time`` is a column of integers since 1970. Spark's own dates are in the session's zone.
     """
@@ -150,7 +150,7 @@ _CONFLICTS: Final = ("DELTA_CONCURRENT", "DELTA_PROTOCOL_CHANGED", "DELTA_METADA
 def last_batch(session: SparkSession, path: str, writer: str) -> int | None:
     """Return a writer's last batch number in a table, None before the first.
 
-    It is from this session's latest snapshot of the table.
+    It comes from this session's latest snapshot of the table.
     """
     jvm: Any = session._jvm  # noqa: SLF001 - PySpark has no other way to Delta's log
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)  # noqa: SLF001 - as above

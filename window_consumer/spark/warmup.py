@@ -1,4 +1,4 @@
-"""Runs what commands run on Spark, with dummy data, so that Java loads the classes.
+"""Does the same on Spark as commands, with dummy data, so that Java loads the classes.
 
 ``python -m window_consumer.spark.warmup ARCHIVE JAR...`` makes Java write them to ``ARCHIVE``.
 """

@@ -1,4 +1,4 @@
-"""Wires features into the pipeline: the jobs they add, and what their commands need from it.
+"""Wires features into the pipeline: the jobs they add, and the services that their commands need.
 
 Features import the pipeline; the pipeline finds them here by name when it needs them. A feature
 with a table adds its folder to ``FEATURES``, its ``SECTION`` of pipeline.yaml in its
@@ -107,7 +107,7 @@ def load_pipeline(
 def session_for(plan: PipelinePlan, *, short: bool = False) -> Iterator[SparkSession]:
     """Yield a session for a plan, and stop it at the end; ``short``: see ``session.start``.
 
-    An active session is used as it is, and not stopped. Raises UsageError if pyspark, Java or a
+    An active session is used unchanged, and not stopped. Raises UsageError if pyspark, Java or a
     jar is missing.
     """
     session = optional_module("window_consumer.spark.session")
@@ -144,7 +144,7 @@ def maintenance() -> ModuleType:
 
 
 def optional_module(module: str) -> ModuleType:
-    """Import a module that needs the extra ``spark``, which takes time.
+    """Import a module that needs the extra ``spark``; this takes time.
 
     Raises UsageError if a package is missing.
     """

@@ -33,13 +33,13 @@ class BackfillProgress:
     total: int
     done: int
     failed: int
-    """Records that are recorded as failed."""
+    """The number of records recorded as failed."""
     seconds: float
     """Time since this run began."""
     here: int
     """Offsets recorded in this run."""
     tasks: tuple[int, int] = (0, 0)
-    """Tasks of the current chunk: ended, and all."""
+    """The current chunk's tasks: those that have ended, and all."""
     retried: int = 0
     """Tasks that ended without a result; Spark retries them."""
     running: int = 0
@@ -80,13 +80,13 @@ class BackfillRun:
     chunk_records: int
     rate_per_s: float | None = None
     skip_lost: bool = False
-    """Continue if retention removes records meanwhile."""
+    """Continue if retention removes records in the meantime."""
     on_progress: Callable[[BackfillProgress], None] = lambda _progress: None
     """Called after each chunk, and periodically on a separate thread."""
     stop_requested: Callable[[], bool] = lambda: False
 
     def run(self, spans: Spans) -> BackfillEnd:
-        """Run what is not recorded as done, until ``stop_requested`` is true after a chunk.
+        """Run the offsets not recorded as done, until ``stop_requested`` is true after a chunk.
 
         Raises RunError if a chunk fails. Then nothing of the chunk is recorded, and its records
         run again the next time.
@@ -217,7 +217,7 @@ class ChunkWatch:
         self._retried = 0
         self._held_up: set[int] = set()
         self.gave_up: str | None = None
-        """Why a task has failed permanently; None if none has."""
+        """Why a task has failed permanently; None if no task has."""
         self._ended = Event()
         self._thread = Thread(target=self._run, name="wc-backfill-watch", daemon=True)
 

@@ -1,4 +1,4 @@
-"""The records of backfills: the identity of each, and the outcomes of its records.
+"""The log of backfills: the identity of each, and the outcomes of its records.
 
 Both are Delta tables. One commit adds a chunk's rows: recorded records are done and do not run
 again.
@@ -133,8 +133,8 @@ class BackfillLedger:
 
     def done(self, name: str) -> DoneChunk:
         """Return the recorded part, which need not run again."""
-        # Read this before the rows: a chunk that another driver records meanwhile is then rejected
-        # as a repeat. A chunk that is only gaps in the log has no rows.
+        # Read this before the rows: a chunk that another driver records in the meantime is then
+        # rejected as a repeat. A chunk with only gaps in the log has no rows.
         last = last_batch(self._session, self.results, _writer(name))
         rows = (
             self._session.read.format("delta")

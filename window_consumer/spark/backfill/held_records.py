@@ -1,9 +1,9 @@
-"""What happens to records that a task holds because calls no longer succeed.
+"""The fate of records that a task holds because calls no longer succeed.
 
-In a consumer, records wait until new ones arrive, or somebody decides. A backfill must end: once
-no more records can arrive, ``max_hold`` begins. After it, up to ``MOST`` records leave if they fail
-once more. With more it is unknown whether they are bad or there is an outage, so the task fails and
-names them, unless the user wants them to leave.
+In a consumer, records wait until new ones arrive or a person decides. A backfill must end: once no
+more records can arrive, ``max_hold`` begins. After it, up to ``MOST`` records leave if they fail
+once more. If there are more, it is unknown whether they are bad or there is an outage, so the task
+fails and names them, unless the user wants them to leave.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from window_consumer.runtime.worker import Worker
 from window_consumer.spark.backfill.results import TaskResults
 
 MAX_HOLD_S: Final = 30.0
-"""The default of ``breaker.max_hold`` in a backfill, whose end somebody waits for."""
+"""The default of ``breaker.max_hold`` in a backfill: short, because a person waits for its end."""
 
 _ONCE_MORE_S: Final = 1.0
-"""How long records are held after others have left, if nothing has succeeded since."""
+"""How long records are held after others have left if nothing has succeeded since."""
 
 _MOST_RUNS: Final = 20
 """The most runs of offsets that a message names."""
@@ -63,7 +63,7 @@ class HeldRecords:
         self._results = results
         self._seen: tuple[int, int] = (0, 0)
         self._since = 0.0
-        """Since when nothing has changed, with the breaker open and no more records to come."""
+        """Since when nothing has changed while the breaker is open and no more records can come."""
         self._hold_s = rules.max_hold_s
         self._succeeded = 0
 

@@ -1,4 +1,4 @@
-"""Prepares a backfill: its worker, what tasks need to know, and the size of the records."""
+"""Prepares a backfill: its worker, the plan for its tasks, and the size of the records."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def choose(
     """Query the cluster, and create the dead-letter topic if it is missing.
 
     A ``dry`` run creates nothing. Retry topics are not used: after its local attempts a record is a
-    dead letter. ``pool`` overrides the configuration's ``concurrency``. Raises UsageErrors for what
-    the user must fix, AuthenticationError, and BrokerUnavailableError after ``start_timeout``
-    seconds (default 30).
+    dead letter. ``pool`` overrides the configuration's ``concurrency``. Raises UsageError for
+    problems that the user must fix, AuthenticationError, and BrokerUnavailableError after
+    ``start_timeout`` seconds (default 30).
     """
     planned = without_levels(worker_of(plan, topic, name), topic, pool)
     if uses_tokens(planned.admin):
@@ -103,7 +103,7 @@ def choose(
 def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> PlannedWorker:
     """Return the worker as it runs in a task: local retries only, threads in one process.
 
-    A task that fails runs its chunk again, so it is at least once whatever the worker is.
+    A failed task runs its chunk again, so delivery is at least once, whatever the worker's is.
     """
     config = evolve(
         worker.config,
@@ -119,7 +119,7 @@ def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> Plann
 
 
 def worker_plan(app: AppDefinition, chosen: ChosenHandler, *, at_end: AtEnd = "fail") -> WorkerPlan:
-    """Return what a task needs; raises UsageError if executors cannot import the application."""
+    """Return the plan for a task; raise UsageError if executors cannot import the application."""
     plan, planned = chosen.plan, chosen.worker
     breaker, path = planned.engine.breaker, ("workers", planned.name, "breaker", "max_hold")
     max_hold_s = breaker.max_hold_s if plan.loaded.is_set(path) else MAX_HOLD_S
@@ -147,7 +147,7 @@ _MOST_PARTITIONS = 20
 
 @frozen
 class SampledSizes:
-    """The contents of a sample."""
+    """The size of a sample."""
 
     records: int
     bytes: int

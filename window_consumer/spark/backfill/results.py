@@ -31,7 +31,7 @@ FINE: Final = tuple(row.name for row in OUTCOMES if row.is_progress and row.end 
 """The outcomes of records that are ``ok``."""
 
 _ENOUGH: Final = 8192
-"""Rows returned together, as each Arrow batch has a fixed cost."""
+"""How many rows are returned together, because each Arrow batch has a fixed cost."""
 
 Row = tuple[list[TaskMessage], str, str | None, str | None]
 """Records of one outcome, with the reason and the error of a failure."""
@@ -45,15 +45,15 @@ class TaskResults(Observer):
         self._rows: list[Row] = []
         self._held = 0
         self.count = 0
-        """Records whose outcome the task's own thread has taken."""
+        """How many outcomes the task's own thread has taken."""
         self.breaker_news: BreakerNews | None = None
         """The circuit breaker's last change; None before it first opens."""
         self.failing: dict[tuple[TopicPartition, int], str] = {}
         """The last error of records that have failed and have no outcome. Owner: poll thread."""
         self.succeeded = 0
-        """Slices whose calls returned. Owner: poll thread, like the next one."""
+        """How many slices had calls that returned. Owner: poll thread, also of the next field."""
         self.left_in_a_row = 0
-        """Records that left after their last attempt, since a call last returned."""
+        """How many records left after their last attempt since a call last returned."""
 
     @property
     def breaker_state(self) -> BreakerState:
@@ -70,7 +70,7 @@ class TaskResults(Observer):
     ) -> None:
         """Record that the handler returned for these records, or that they were skipped."""
         if not messages:
-            return  # the whole slice was taken back, as when the breaker opens
+            return  # the whole slice was taken back, for instance when the breaker opened
         self.succeeded += 1
         self.left_in_a_row = 0
         if self.failing:
@@ -83,7 +83,7 @@ class TaskResults(Observer):
         self.failing[failed.partition.name, failed.message.offset()] = failed.failure.fault.words
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - the record knows
-        """Record that a record failed for good, and its copy is acked."""
+        """Record that a record failed for good and its copy is acked."""
         self.failing.pop((failed.partition.name, failed.message.offset()), None)
         self.left_in_a_row += failed.reason in JUDGED
         reason = None if failed.reason is None else str(failed.reason)
@@ -120,7 +120,7 @@ class TaskResults(Observer):
             self.count += len(row[0])
 
     def rows(self, *, all_of_them: bool = False) -> pa.RecordBatch | None:
-        """Return the collected rows; None while there are too few."""
+        """Return the collected rows; None if there are too few yet."""
         if not self._held or (self._held < _ENOUGH and not all_of_them):
             return None
         rows, self._rows, self._held = self._rows, [], 0

@@ -1,4 +1,4 @@
-"""A Source that is given its records: those of a Spark task, instead of a group's assignment.
+"""A Source for the records of a Spark task, in place of a group's assignment.
 
 There is no group. The first record of a partition assigns it, nothing is revoked, and commits are
 dropped. Outcomes are recorded with the results, for a chunk as a whole.
@@ -34,7 +34,7 @@ class BacklogSource:
         self._listener: SourceListener | None = None
         self._incoming: SimpleQueue[Brought | None] = SimpleQueue()
         self._pending: deque[Brought] = deque()
-        """Records that arrived and were not polled yet, in order."""
+        """Records that have arrived and were not polled yet, in order."""
         self._firsts: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, int] = {}
         """The next offset of each partition."""
@@ -100,7 +100,7 @@ class BacklogSource:
         return [batch]
 
     def _take(self, timeout_s: float) -> None:
-        """Take the records that have arrived; wait if there are none."""
+        """Take the arrived records; wait if there are none."""
         try:
             if not any(map(self._reads, self._pending)) and timeout_s > 0:
                 self._add(self._incoming.get(timeout=timeout_s))

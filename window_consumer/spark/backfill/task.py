@@ -1,4 +1,4 @@
-"""A task: one worker, as ``run`` runs it, over the records that Spark supplies.
+"""A task: one worker, run like in ``run``, over the records that Spark supplies.
 
 The driver passes plain values. A task imports the application like child processes do. Engine, poll
 loop, pool and ladder are the consumer's, so order, retries, typed values, middleware, batches and
@@ -57,11 +57,11 @@ _WAIT_S: Final = 0.05
 _OVER: Final = (Phase.DRAINED, Phase.LEFT)
 _END_S: Final = 4.0
 _GC_THRESHOLD: Final = 50_000
-"""The same as ``run``: see cli/logs.py."""
+"""The log format of ``run``, see cli/logs.py."""
 
 
 Piece = Iterable[tuple[TopicPartition, list[TaskMessage]]]
-"""Records that come together; those of a partition are in offset order."""
+"""Records that arrive together; those of a partition are in offset order."""
 
 
 @frozen
@@ -83,7 +83,7 @@ class WorkerPlan:
     """The most records that one task may take per second."""
     hold: HoldRules = field(factory=HoldRules)
     driver: ReportAddress | None = None
-    """Where tasks report their progress; None if nobody listens."""
+    """Where tasks report their progress; None if the driver does not listen."""
 
     @property
     def name(self) -> str:
@@ -126,7 +126,7 @@ def unpacked(path: Sequence[str], data: bytes) -> Any:
 
 
 def run(plan: WorkerPlan, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-    """Run the worker until all records have an outcome; raise what stops it."""
+    """Run the worker until all records have an outcome; raise the error that stops it."""
     remaining = iter(pieces)
     first = next(remaining, None)
     if first is None:
@@ -202,7 +202,7 @@ def _worker(
         loop = EventLoop(f"wc-{plan.name}-loop")
         loop.start()
         kind = kind_for(child_spec.config.pool, coroutines=True)
-        assert kind is not None  # the plan was made with this kind
+        assert kind is not None  # the plan was made for this kind of pool
         setup = evolve(setup, make_pool=kind.make(PoolParts(loop)))
         state = stack.enter_context(app.resources(loop.run))
     else:
@@ -240,7 +240,7 @@ class _Feed:
         self._last: dict[TopicPartition, int] = {}
 
     def run(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-        """Supply everything, at most one piece ahead of the worker; yield rows meanwhile."""
+        """Supply all records, at most one piece ahead of the worker; yield rows in the meantime."""
         for piece in pieces:
             self._wait_for_rate()
             for name, messages in piece:

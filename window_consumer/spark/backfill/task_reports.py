@@ -1,7 +1,7 @@
 """Reports of running tasks to the driver: the number of records, and the breaker's state.
 
-Spark informs the driver only of ended tasks, perhaps half an hour after a breaker opened. So tasks
-send a datagram every second. Lost ones do no harm: another follows, and if none arrives, the
+Spark informs the driver only about ended tasks, perhaps half an hour after a breaker opened. So
+tasks send a datagram every second. Lost ones do no harm: another follows, and if none arrives, the
 progress advances chunk by chunk.
 """
 
@@ -28,7 +28,7 @@ _EVERY_S: Final = 1.0
 _GIVE_UP_REPORTS: Final = 5
 _LOOPBACK: Final = "127.0.0.1"
 _MOST_TAKEN: Final = 10_000
-"""The most datagrams taken at once: strangers must not keep the driver busy."""
+"""The most datagrams read at once: strangers must not keep the driver busy."""
 
 
 @frozen
@@ -59,9 +59,9 @@ class TaskReport:
     """Partitions of the task's records, at most twenty."""
     breaker: BreakerState = BreakerState.CLOSED
     why: str = ""
-    """Why the breaker is in this state; empty where it would cross a network."""
+    """Why the breaker is in this state; empty if the text would cross a network."""
     gives_up: str | None = None
-    """Why the task fails permanently, so that another attempt is useless; else None."""
+    """Why the task fails permanently, so that another attempt is useless; None otherwise."""
 
     @property
     def is_held_up(self) -> bool:

@@ -81,7 +81,7 @@ class BackfillOptions:
 
     @property
     def range_text(self) -> str:
-        """The range, as the user gave it."""
+        """The range as the user gave it."""
         parts = [
             "the beginning" if self.from_ms is None else readable_time(self.from_ms),
             "to",
@@ -106,7 +106,7 @@ class BackfillOptions:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Spark's properties as given; raises UsageError."""
+        """Spark's properties as given. Raises UsageError."""
         found = {}
         for each in self.spark:
             key, sign, value = each.partition("=")

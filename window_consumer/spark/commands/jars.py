@@ -35,7 +35,7 @@ def jars_command(*, directory: Path | None, as_json: bool) -> int:
 
 
 def fetch_all(directory: Path, wanted: Sequence[jars.Jar], *, as_json: bool = False) -> None:
-    """Download what is missing, create the class archive, and print what was done."""
+    """Download missing jars, create the class archive, and print what was done."""
     downloaded = jars.fetch(directory, wanted)
     lines = [f"{jar.name}  {jar.sha256}" for jar in downloaded]
     there = len(wanted) - len(downloaded)

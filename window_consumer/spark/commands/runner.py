@@ -67,9 +67,9 @@ class Runner:
     beginnings: Beginnings | None = None
     """Queries first offsets, if the plan skips deleted records."""
     listen: Callable[[], threading.Event] = threading.Event
-    """Installs signal handlers, after Spark's start, which takes over SIGINT."""
+    """Installs signal handlers after Spark's start, because Spark takes over SIGINT."""
     aside: bool = False
-    """Report on stderr, as stdout is for something else."""
+    """Report on stderr, because stdout has another use."""
     cluster_id: Callable[[], str | None] = lambda: None
     """Queries the cluster's id; raises a WindowConsumerError if the cluster is unavailable. Spark
     itself would retry for minutes.

@@ -34,7 +34,7 @@ class Turn:
 
     @property
     def records(self) -> int:
-        """How many Kafka records all its runs have read."""
+        """How many Kafka records all of its runs have read."""
         return self._before + (0 if self.running is None else self.running.sink.records)
 
     def start(self, every_s: float) -> None:

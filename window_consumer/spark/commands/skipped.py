@@ -1,4 +1,4 @@
-"""Reports which records a job skips because Kafka no longer has them."""
+"""Reports the records that a job skips because Kafka no longer has them."""
 
 from __future__ import annotations
 
