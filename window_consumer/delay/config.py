@@ -55,8 +55,8 @@ class DelayConfig:
     levels: tuple[float, ...] = field(
         default=tuple(map(float, _LEVELS)),
         metadata=about(
-            "The delays of the topics in which records wait, the shortest first. All members of a"
-            " group must have the same ones.",
+            "The delays of the topics in which records wait, shortest first. All members of a"
+            " group must have the same delays.",
             kind=kinds.list_of(kinds.duration(1.0, 365 * _DAY_S), "durations"),
             reason="two days take about 30 hops, and a record waits in memory only for its last 5s",
         ),
@@ -74,9 +74,8 @@ class DelayConfig:
     store: Literal["levels", "wheel"] = field(
         default="levels",
         metadata=about(
-            "Where records wait that are due within two hours. levels: in topics. wheel: in"
-            " files, one for each second; only with precision: exact. Longer delays pass through"
-            " levels first.",
+            "Where records due within two hours wait. levels: in topics. wheel: in files, one for"
+            " each second; only with precision: exact. Longer delays pass through levels first.",
             kind=kinds.choice("levels", "wheel"),
             reason="needs no disk; a wheel suits many odd delays",
         ),
@@ -87,7 +86,7 @@ class DelayConfig:
             "at_least_once: a crash may deliver records twice. exactly_once: readers of committed "
             "records see each once, see exactly-once.md.",
             kind=kinds.choice("at_least_once", "exactly_once"),
-            reason="transactions delay a delivery by up to 100 ms, and need stable names of hosts",
+            reason="transactions delay a delivery by up to 100 ms, and need stable host names",
         ),
     )
     directory: str | None = field(
@@ -112,7 +111,7 @@ class DelayConfig:
     partitions: int = field(
         default=12,
         metadata=about(
-            "The number of partitions with which the topic is created. Its levels have as many.",
+            "The number of partitions of the topic when it is created. Its levels get as many.",
             kind=kinds.whole_number(1, 10_000),
             reason="suits up to twelve processes",
         ),
@@ -137,7 +136,7 @@ class DelayConfig:
         metadata=about(
             "Whether `window-consumer run` also runs the service. `delay run` runs it alone.",
             kind=kinds.boolean(),
-            reason="a service of its own is only needed for many messages",
+            reason="a separate service is needed only for many messages",
         ),
     )
 
@@ -179,7 +178,7 @@ def conflicts(section: DelayConfig, given: Collection[str]) -> Iterator[Problem]
         message = "needs store: levels; a wheel delivers each record when it is due"
         yield Problem(("precision",), message)
     if section.store == "wheel" and section.delivery == "exactly_once":
-        message = "is exactly_once, which needs store: levels: files are in no transaction"
+        message = "is exactly_once, which needs store: levels, because files are in no transaction"
         yield Problem(("delivery",), message)
     if section.store == "wheel" and section.directory is None:
         message = "is missing: the wheel's files, as in directory: /var/cache/shop/delay"

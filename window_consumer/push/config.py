@@ -73,7 +73,7 @@ def _wrong_header(name: object, value: object) -> str | None:
     if not isinstance(value, str):
         return "has a value that is not text: write it in quotes"
     if not value.isascii() or not value.isprintable():
-        return "has a value with letters that are not printable ASCII"
+        return "has a value with characters that are not printable ASCII"
     return None
 
 
@@ -88,7 +88,8 @@ class HttpConfig:
     url: str | None = field(
         default=None,
         metadata=about(
-            "Where each record is posted. The answer's status says what becomes of it.",
+            "The URL that each record is posted to. The answer's status decides what happens to"
+            " it.",
             kind=urls.url("a URL such as https://orders.internal/events", _LOGIN),
             default="none: required in a section http",
         ),
@@ -112,20 +113,20 @@ class HttpConfig:
     )
     sign: SignConfig = field(
         factory=SignConfig,
-        metadata=about("How requests are signed, so that services know whose they are."),
+        metadata=about("How requests are signed, so that services know who sent them."),
     )
     may_produce: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "The topics to which an answer may have records produced.",
+            "The topics that the body of an answer may produce records to.",
             kind=kinds.list_of(kinds.kafka_name("topic"), "topic names"),
-            default="none: what answers say is not read",
+            default="none: answers produce nothing",
         ),
     )
     headers: Mapping[str, str] = field(
         factory=dict,
         metadata=about(
-            "Further headers of each request, such as Authorization. Their values are secrets.",
+            "Additional headers of each request, such as Authorization. Their values are secrets.",
             kind=_headers_kind(),
             default="none",
             secret=True,
@@ -143,15 +144,16 @@ class HttpConfig:
             "Statuses with which the record becomes a dead letter at once. All others except 2xx "
             "are failures that the breaker counts.",
             kind=_statuses(300),
-            reason="they say that this record is wrong; 401, 403 and 404 say that the service is",
+            reason="these mean that the record is wrong; 401, 403 and 404 mean that the service is",
         ),
     )
     proxy: Proxy = field(
         default=False,
         metadata=about(
-            "The URL of a proxy; true for those of the environment (HTTPS_PROXY, NO_PROXY).",
+            "The URL of a proxy; true uses those of the environment (HTTPS_PROXY, NO_PROXY).",
             kind=_proxy_kind(),
-            reason="handlers are inside, and a variable of the machine should not redirect records",
+            reason="services are usually internal, and an environment variable should not"
+            " redirect records",
         ),
     )
 
@@ -179,15 +181,13 @@ def _relations(worker: WorkerConfig, given: Collection[str]) -> Iterator[Problem
         message = "is missing: a URL such as https://orders.internal/events"
         yield Problem((SECTION.name, "url"), message)
     if worker.handled_by == SECTION.name and "stall" in given:
-        yield Problem(
-            ("stall",), "has no use beside http, whose timeout ends calls: take stall out"
-        )
+        yield Problem(("stall",), "has no effect with http, whose timeout ends calls: remove stall")
 
 
 SECTION: Final = Section(
     "http",
     HttpConfig,
-    "Posts each record to a URL, which takes the place of a handler.",
+    "Posts each record to a URL instead of calling a handler.",
     conflicts,
     handles=lambda section: section.url is not None,
     decides=_decides,

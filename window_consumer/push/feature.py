@@ -47,7 +47,7 @@ class PushFeature(Feature):
         """Yield WRITE on the topics that responses may name."""
         for name, worker in config.workers.items():
             for topic in worker.section(HttpConfig).may_produce:
-                why = f"answers to {name} may have records produced"
+                why = f"answers to {name} may produce records"
                 yield AclRule("topic", topic, ("WRITE", "DESCRIBE"), why)
 
     def warnings(self, plan: AppPlan) -> Iterator[str]:
@@ -58,7 +58,7 @@ class PushFeature(Feature):
                 if status in {401, 403, 404} or status >= 500:
                     yield (
                         f"{worker.name}: http.fatal_status: with {status}, all records of an outage"
-                        " become dead letters: leave it out, then the breaker holds them"
+                        " become dead letters: remove it, so that the breaker holds them"
                     )
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:

@@ -75,7 +75,10 @@ class ServicePause(PauseRule):
         left_s = self._left_s
         if left_s <= 0:
             return ()
-        text = f"no call starts for another {left_s:.0f} s, as the service asks for it: {self._why}"
+        text = (
+            f"no call starts for another {left_s:.0f} s, because the service asked for a pause:"
+            f" {self._why}"
+        )
         figures = {"left_s": round(left_s, 1)}
         return [RuleFinding(KIND, text, ends_itself=True, figures=figures)]
 

@@ -67,7 +67,7 @@ class ResultReader:
             index = failure.get("index")
             is_one = type(index) is int and 0 <= index < records
             if not is_one or not failure.keys() <= _OF_FAILURE:
-                raise self._invalid(f"failed names what is none of {records} records")
+                raise self._invalid(f"failed has an entry that names none of the {records} records")
             text = str(failure.get("error") or "no reason given")[:_SHOWN]
             kind = FatalInBatch if failure.get("fatal") else FailedInBatchError
             failures[index] = kind(f"{self.where}: {text}")
@@ -86,12 +86,12 @@ class ResultReader:
         try:
             body = json.loads(answer.body)
         except (ValueError, RecursionError):
-            raise self._invalid("it says that it is JSON, and is not") from None
+            raise self._invalid("it claims to be JSON but is not") from None
         return body if isinstance(body, dict) else {}
 
     def _record(self, given: Any) -> Produce:
         if not isinstance(given, dict) or not given.keys() <= _OF_RECORD:
-            raise self._invalid(f"a record to produce has other keys than {sorted(_OF_RECORD)}")
+            raise self._invalid(f"a record to produce may only have the keys {sorted(_OF_RECORD)}")
         topic = given.get("topic")
         if not isinstance(topic, str) or topic not in self.may_produce:
             shown = f"{topic!r:.100}"

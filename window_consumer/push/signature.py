@@ -37,7 +37,7 @@ class SignConfig:
     previous_secret: str | None = field(
         default=None,
         metadata=about(
-            "Signs each request, too: services may still know the secret before.",
+            "Also signs each request: services may still have the previous secret.",
             kind=kinds.text("a secret"),
             default="none",
             secret=True,

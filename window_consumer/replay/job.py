@@ -206,8 +206,8 @@ class ReplayJob:
         now = self.clients.cluster.topics([self.source.name]).get(self.source.name)
         if now is None or now.topic_id != self.source.topic_id:
             raise RunError(
-                f"{self.source.name} was deleted or recreated while its records were copied: what"
-                " was copied stays; start over with --restart"
+                f"{self.source.name} was deleted or recreated while its records were copied: the"
+                " copies stay; start over with --restart"
             )
 
     def _target(self) -> ReplayTarget:

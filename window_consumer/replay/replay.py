@@ -176,7 +176,7 @@ class Replay:
         if offset < expected:
             raise RunError(
                 f"{topic}/{number}: offset {offset} came after {expected - 1}: the topic was"
-                " recreated, or its log was truncated; what was copied stays, start over with"
+                " recreated, or its log was truncated; the copies stay; start over with"
                 " --restart"
             )
         self._gaps.append((number, Span(expected, offset)))

@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run schedules from the command line; return 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m window_consumer.simulator.simulator")
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--seed", type=int, help="run one schedule and tell what happens")
+    which.add_argument("--seed", type=int, help="run one schedule and print what happens")
     which.add_argument("--seeds", type=_range, metavar="A..B", help="run the schedules A to B - 1")
     parser.add_argument("--steps", type=int, help="end the faults after so many steps")
     options = parser.parse_args(arguments)

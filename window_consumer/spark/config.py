@@ -30,7 +30,7 @@ def _properties() -> ValueKind:
         if not isinstance(raw, dict):
             raise InvalidError.of(raw, expected)
         problems = [
-            Problem((key,), "is no property of Spark's: their names begin with spark.")
+            Problem((key,), "is not a Spark property: their names begin with spark.")
             for key in raw
             if not str(key).startswith("spark.")
         ]
@@ -99,7 +99,7 @@ class PipelineConfig:
             "Whether a job ends if records that it has not read are gone, through retention or "
             "because a topic was recreated. With false it reports the loss and continues.",
             kind=kinds.boolean(),
-            reason="lost events should be known before anybody trusts the answers",
+            reason="lost events should be noticed before anyone trusts the answers",
         ),
     )
     spark: SparkSection = field(factory=SparkSection, metadata=about("Which Spark runs the jobs."))
@@ -108,7 +108,7 @@ class PipelineConfig:
     mask: tuple[MaskRule, ...] = field(
         default=(),
         metadata=about(
-            "What must not be kept of dead letters: rules as in `mask` of workers.yaml."
+            "The parts of dead letters that must not be kept: rules as in `mask` of workers.yaml."
         ),
     )
 

@@ -143,7 +143,8 @@ class QueueActions:
                 failed.append(error.as_entry(entry_id))
         size = sum(each.size for each in messages.values())
         if size > MOST_BYTES:
-            message = f"the messages of the batch have {size} bytes: {MOST_BYTES} may be"
+            message = f"the messages of the batch have {size} bytes: at most {MOST_BYTES} are"
+            " allowed"
             raise SqsError(SqsErrorKind.LARGE_BATCH, message)
         answer = await _batch({each: _sent(sent, queue) for each, sent in messages.items()})
         return {**answer, "Failed": [*failed, *answer["Failed"]]}

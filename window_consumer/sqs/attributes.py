@@ -74,7 +74,9 @@ class MessageAttribute:
 def read_attributes(given: Mapping[str, Any]) -> Sequence[MessageAttribute]:
     """Return the attributes of a message that a client sends; raises SqsError."""
     if len(given) > MOST_ATTRIBUTES:
-        raise _refused(f"{len(given)} message attributes are too many: {MOST_ATTRIBUTES} may be")
+        raise _refused(
+            f"{len(given)} message attributes are too many: at most {MOST_ATTRIBUTES} are allowed"
+        )
     return [_read(name, value) for name, value in given.items()]
 
 
@@ -109,7 +111,7 @@ def _decoded(name: str, value: str) -> bytes:
     try:
         return b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise _refused(f"the message attribute {name} is no base64") from None
+        raise _refused(f"the message attribute {name} is not base64") from None
 
 
 def _refused(message: str) -> SqsError:

@@ -75,6 +75,6 @@ class QueueBounds:
             yield "  later records of a key wait while one of them is leased, or waits for a retry"
         lapsed = self.max_in_flight / self.visibility_timeout_s
         yield (
-            f"  clients have at most {self.max_in_flight} records at once in each process: if none"
-            f" is deleted, {lapsed:.3g} others a second"
+            f"  clients have at most {self.max_in_flight} records at once in each process: if"
+            f" none is deleted, they get {lapsed:.3g} others per second"
         )

@@ -37,7 +37,7 @@ is {given}, which others can reach, without sqs.credentials; choose:
   credentials: {{ACCESS_KEY_ID: "${{SECRET}}"}}, with which clients sign their requests"""
 
 _TAKEN_OUT: Final = {
-    "concurrency": "pull.max_in_flight takes its place",
+    "concurrency": "pull.max_in_flight replaces it",
     "batch": "a client that asks for ten records gets a lease for each",
     "stall": "a lease ends after pull.visibility_timeout, and no call has to be watched",
 }
@@ -98,7 +98,7 @@ class SqsConfig(ListenSection):
         default=None,
         metadata=about(
             "The address of this process as its clients write it, such as http://10.1.2.3:9324. "
-            "It stands in the URLs of queues, and in errors about receipt handles of another "
+            "It appears in the URLs of queues, and in errors about receipt handles of another "
             "process.",
             kind=kinds.text("a URL such as http://10.1.2.3:9324", pattern="^https?://[^ /]+$"),
             default="that of `listen`",
@@ -111,7 +111,7 @@ class SqsConfig(ListenSection):
             "The secret access keys of clients by their access key ids. Clients sign each request "
             "(Signature Version 4).",
             kind=_credentials_kind(),
-            default="none: only an address of this machine, and everybody there is served",
+            default="none: only a local address is allowed, and every client there is served",
             secret=True,
         ),
     )
@@ -148,8 +148,8 @@ class PullConfig:
     max_in_flight: int = field(
         default=1000,
         metadata=about(
-            "The records that clients may have at once, in each process. It takes the place of "
-            "`concurrency`.",
+            "The most records that clients may have at once, in each process. It replaces"
+            " `concurrency`.",
             kind=kinds.whole_number(1, 120_000),
             reason="enough for a hundred clients with ten records each",
         ),
@@ -199,7 +199,7 @@ def _endpoint_relations(config: Config) -> Iterator[Problem]:
     workers = config.workers.items()
     queues = [name for name, worker in workers if worker.enabled and pulls(worker)]
     if queues and config.section(SqsConfig).listen is None:
-        message = f"is missing, and workers.{queues[0]} has pull: write where its clients find it,"
+        message = f"is missing, but workers.{queues[0]} has pull: set the address for its clients,"
         yield Problem(("listen",), f"{message} such as sqs: {{listen: 127.0.0.1:9324}}")
 
 
@@ -208,16 +208,16 @@ def _worker_conflicts(worker: WorkerConfig, given: Collection[str]) -> Iterator[
         return
     for key, why in _TAKEN_OUT.items():
         if key in given:
-            yield Problem((key,), f"is given, and the worker has pull: {why}: take it out")
+            yield Problem((key,), f"has no meaning for a worker with pull: {why}: remove it")
     if worker.delivery is not DeliveryMode.AT_LEAST_ONCE:
-        message = f"is {worker.delivery}, and a client that dies says nothing of its records: a"
-        yield Problem(("delivery",), f"{message} worker with pull delivers at_least_once")
+        message = f"is {worker.delivery}, but nobody knows what a dead client did with its records:"
+        yield Problem(("delivery",), f"{message} a worker with pull delivers at_least_once")
     target = worker.section(PullConfig).send_to
     reads = target in worker.topics or any(
         re.search(each, target or "") for each in worker.patterns
     )
     if target is not None and not reads:
-        message = f"is {target}, which the worker does not read: its clients would never get"
+        message = f"is {target}, which the worker does not read: its clients would never receive"
         yield Problem((PULL, "send_to"), f"{message} what they send")
 
 
@@ -236,7 +236,7 @@ ENDPOINT: Final = Section(
 QUEUE: Final = Section(
     PULL,
     PullConfig,
-    "Makes the worker a queue, whose clients take records and answer for them.",
+    "Makes the worker a queue: clients lease its records and delete them when they are done.",
     written=lambda pull: evolve(pull, is_on=True),
     handles=lambda pull: pull.is_on,
     decides=_decided,

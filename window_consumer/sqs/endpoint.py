@@ -282,7 +282,9 @@ def _check_host(headers: Mapping[str, str], config: EndpointConfig) -> None:
     host = _host_in(given)
     if host in known or _is_ip_address(host):
         return
-    message = f"without sqs.credentials this address is called localhost, not {shown(given)}"
+    message = (
+        f"without sqs.credentials clients must call this address localhost, not {shown(given)}"
+    )
     raise SqsError(SqsErrorKind.MISDIRECTED, message)
 
 

@@ -37,8 +37,8 @@ _MISSING: Final = (
     "sqs.listen needs the extra sqs, which is not installed: pip install 'window-consumer[sqs]'"
 )
 _ONE_ADDRESS: Final = (
-    "--processes: sqs.listen is {address} in all of them, and clients need one for each: let its"
-    " port have the number of the process, as in 127.0.0.1:932${{{number}}}"
+    "--processes: sqs.listen is {address} in all of them, but each process needs its own address:"
+    " put the number of the process into the port, as in 127.0.0.1:932${{{number}}}"
 )
 
 

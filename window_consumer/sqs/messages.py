@@ -84,7 +84,8 @@ class OutgoingMessage:
             message_id=_identifier(call, "MessageDeduplicationId"),
         )
         if message.size > MOST_BYTES:
-            why = f"a message of {message.size} bytes is too large: {MOST_BYTES} may be"
+            why = f"a message of {message.size} bytes is too large: at most {MOST_BYTES} are"
+            " allowed"
             raise SqsError(SqsErrorKind.INVALID_VALUE, why)
         return message
 
@@ -126,7 +127,7 @@ def _value_of(body: str, attributes: Sequence[MessageAttribute]) -> bytes:
     try:
         return b64decode(body, validate=True)
     except (binascii.Error, ValueError):
-        message = f"the body is no base64, as the message attribute {ENCODING} says"
+        message = f"the body is not base64, although the message attribute {ENCODING} says so"
         raise SqsError(SqsErrorKind.INVALID_CONTENTS, message) from None
 
 

@@ -56,7 +56,7 @@ class CallParameters:
             raise _of_wrong_type(name, "a whole number", number)
         if not least <= number <= most:
             message = (
-                f"Value {shown(number)} for parameter {name} is invalid. Reason: it has to be"
+                f"Value {shown(number)} for parameter {name} is invalid. Reason: it must be"
                 f" between {least} and {most}."
             )
             raise SqsError(SqsErrorKind.INVALID_VALUE, message)
@@ -108,4 +108,4 @@ class CallParameters:
 
 
 def _of_wrong_type(name: str, what: str, found: object) -> SqsError:
-    return SqsError(SqsErrorKind.MALFORMED, f"{name} has to be {what}, not {shown(found)}")
+    return SqsError(SqsErrorKind.MALFORMED, f"{name} must be {what}, not {shown(found)}")

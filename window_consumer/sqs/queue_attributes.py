@@ -71,13 +71,13 @@ class QueueAttributes:
         _refuse_unknown(wanted)
         ignored = set(_differing(self._settings_of(queue), wanted))
         if "FifoQueue" in ignored and str(wanted["FifoQueue"]).lower() != "false":
-            message = f"{queue.name} is no FIFO queue: a worker with `ordering: key` is one"
+            message = f"{queue.name} is not a FIFO queue: workers with `ordering: key` are"
             raise SqsError(SqsErrorKind.INVALID_VALUE, message)
         new = ignored - {"FifoQueue"} - self._reported[queue.name]
         if new:
             self._reported[queue.name] |= new
             _log.warning(
-                "sqs: %s exists, and is not created with %s: its attributes are set in the"
+                "sqs: %s exists, so it was not created with %s: its attributes are set in the"
                 " configuration of the worker",
                 queue.name,
                 ", ".join(sorted(new)),

@@ -24,11 +24,11 @@ _CLOSE_S: Final = 2.0
 """The wait for acks when the process ends: clients send again what was not answered."""
 
 _NO_TOPIC: Final = (
-    "nothing says which topic the queue {name} writes to, as its worker reads several: name one in"
+    "the queue {name} has no topic to write to, because its worker reads several: name one in"
     " workers.{worker}.pull.send_to"
 )
 _NO_DELAYS: Final = (
-    "nothing delays records: add the delay service to the configuration, with {topic} in delay.to,"
+    "there is no delay service: add it to the configuration, with {topic} in delay.to,"
     " or send without DelaySeconds"
 )
 
@@ -71,8 +71,8 @@ class QueueSender:
                 written = await future
         except TimeoutError:
             raise WindowConsumerError(
-                f"{topic}: the brokers have not acknowledged the record within {_ACK_S:g} s; it may"
-                " arrive yet"
+                f"{topic}: the brokers have not acknowledged the record within {_ACK_S:g} s; it"
+                " may still arrive"
             ) from None
         except SendError as error:
             raise MessageRefusedError(str(error)) if error.refused else error from None

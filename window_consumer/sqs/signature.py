@@ -82,11 +82,11 @@ class SignatureCheck:
         signed = tuple(parts.get("SignedHeaders", "").split(";"))
         timestamp = head.headers.get(_DATE, "")
         if len(scope) < 5 or not parts.get("Signature"):
-            raise _incomplete("it has to have Credential, SignedHeaders and Signature")
+            raise _incomplete("it must have Credential, SignedHeaders and Signature")
         access_key = "/".join(scope[:-4])
         day, region, service, end = scope[-4:]
         if (day, service, end) != (timestamp[:8], _SERVICE, "aws4_request"):
-            raise _incomplete(f"its scope has to be the day of {_DATE}, a region, and {_SERVICE}")
+            raise _incomplete(f"its scope must be the day of {_DATE}, a region, and {_SERVICE}")
         for name in _HAS_TO_BE_SIGNED:
             if name in head.headers and name not in signed:
                 raise _incomplete(f"it does not cover the header {name}")
@@ -110,7 +110,7 @@ class SignatureCheck:
         headers = HTTPHeaders()
         for name in claim.signed:
             if name not in head.headers:
-                raise _wrong(f"the header {shown(name)}, which it covers, has not arrived")
+                raise _wrong(f"the header {shown(name)}, which it covers, is missing")
             headers[name] = head.headers[name]
         sum_of_client = head.headers.get(_BODY_SUM)
         if sum_of_client is not None and sum_of_client != sha256(body).hexdigest():
@@ -129,7 +129,10 @@ class SignatureCheck:
         if abs(early_s) > MAX_SKEW_S:
             word = "expired" if early_s < 0 else "not yet current"
             off, most = (round(each / 60) for each in (abs(early_s), MAX_SKEW_S))
-            message = f"Signature {word}: {timestamp} is {off} min from this clock, {most} may be"
+            message = (
+                f"Signature {word}: {timestamp} is {off} min from this clock, at most {most} are"
+                " allowed"
+            )
             raise SqsError(SqsErrorKind.WRONG_SIGNATURE, message)
 
 

@@ -292,9 +292,9 @@ def _since_first_ms(slice_: Slice) -> int:
 def _elsewhere(handle: ReceiptHandle, url: str) -> str:
     place = f"{handle.name}@{handle.offset}"
     if handle.url == url:
-        return f"{place} was received before this process began: it is handed out again"
+        return f"{place} was received before this process started: it is handed out again"
     return (
-        f"{place} was received from {handle.url}, and this is {url}: a client deletes where it has"
+        f"{place} was received from {handle.url}, and this is {url}: a client must delete where it"
         " received"
     )
 

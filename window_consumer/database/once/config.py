@@ -19,34 +19,34 @@ class OnceConfig:
     keep: float | None = field(
         default=None,
         metadata=about(
-            "How long the database remembers a record's id: a repetition after that is another "
-            "effect.",
+            "How long the database remembers a record's id: repeated later, a record has another"
+            " effect.",
             kind=kinds.duration(1.0, _LONGEST_KEEP_S),
             reason="the 14 days that dead letters stay (topics.dlq_retention), and a day for the "
             "retries before them",
-            default="what Once() says: 15d",
+            default="the value in Once(): 15d",
         ),
     )
     lock_timeout: float | None = field(
         default=None,
         metadata=about(
-            "How long a call waits for another one with the same id. Then it occupies its slot no "
-            "longer and comes again after 1 s, without an attempt.",
+            "How long a call waits for another one with the same id. Then it leaves its slot and"
+            " is repeated after 1 s, without spending an attempt.",
             kind=kinds.duration(0.001, 60.0),
-            default="what Once() says: 2s",
+            default="the value in Once(): 2s",
         ),
     )
     fenced: bool | None = field(
         default=None,
         metadata=about(
-            "Whether a member that the group has thrown out is kept from writing, by a counter in "
-            "the database.",
+            "Whether a counter in the database keeps a member that was removed from the group"
+            " from writing.",
             kind=kinds.boolean(),
-            default="what Once() says: false",
+            default="the value in Once(): false",
         ),
     )
 
 
 SECTION: Final = Section(
-    "once", OnceConfig, "Of handlers with once=: what replaces the values in the code."
+    "once", OnceConfig, "For handlers with once=: values that override those in the code."
 )

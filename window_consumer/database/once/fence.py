@@ -77,7 +77,7 @@ class Fences:
         if held is not None and held.membership is membership:
             return held.fence
         if membership.is_over:
-            raise FencedOut(f"{record.topic}[{record.partition}] was revoked meanwhile")
+            raise FencedOut(f"{record.topic}[{record.partition}] was revoked in the meantime")
         mine = object()
         if raised.raising.setdefault((name, membership), mine) is not mine:
             raise FencedOut("another call is raising the fence")

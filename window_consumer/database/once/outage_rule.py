@@ -91,7 +91,7 @@ class DatabaseOutageRule(PauseRule):
             return ()
         away_s = self._seen - self._since
         text = (
-            f"the database of once is not available, for {away_s:.0f} s: no call starts, and no"
+            f"the database of once has been unavailable for {away_s:.0f} s: no call starts, and no"
             f" attempt is spent ({self._why})"
         )
         return [RuleFinding(KIND, text, ends_itself=True, figures={"away_s": round(away_s, 1)})]

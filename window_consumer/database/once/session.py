@@ -334,7 +334,7 @@ class SessionTransactions:
             if isinstance(session, AsyncSession) is not is_async:
                 kind = "an AsyncSession" if is_async else "a Session"
                 raise UsageError(
-                    f"once: session= must create {kind}, as the engine is"
+                    f"once: session= must create {kind}, because the engine is"
                     f" {type(engine).__name__}; it created {type(session).__name__}"
                 )
             sync = session.sync_session if isinstance(session, AsyncSession) else session

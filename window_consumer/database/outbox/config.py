@@ -55,7 +55,7 @@ class OutboxConfig:
         metadata=about(
             "How often the relay looks for rows. Commits of its own process wake it at once.",
             kind=kinds.duration(0.01, 60.0),
-            reason="one cheap query five times a second, and nobody waits longer for a record",
+            reason="one cheap query five times a second, and no record waits longer",
         ),
     )
     batch: int = field(

@@ -48,7 +48,7 @@ def diagnose_outbox(outbox: OutboxBacklog, failures: Sequence[str] = ()) -> Diag
     elif outbox.blocked:
         sentence = (
             f"Kafka refuses {outbox.blocked} rows, and later rows of their keys wait:"
-            " `window-consumer outbox list --failed` says why"
+            " `window-consumer outbox list --failed` shows why"
         )
     elif outbox.oldest_s >= _WAITS_S:
         sentence = (

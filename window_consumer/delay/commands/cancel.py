@@ -45,9 +45,9 @@ def cancel_command(  # noqa: PLR0913 - an argument for each option
 ) -> int:
     """Prevent the delivery of the delayed record with this id.
 
-    The cancellation must arrive a second before the record is due. It is safe in Kafka once the
-    command ends, which cannot tell whether a record with this id waits: for an unknown one it
-    changes nothing.
+    The cancellation must arrive a second before the record is due. Once the command ends, it is
+    safe in Kafka. The command cannot know whether a record with this id is waiting; for an
+    unknown id it changes nothing.
     """
     formatter = set_up("text", "warning")
     service = ConfiguredService.load(config, overrides, features)

@@ -63,8 +63,8 @@ from window_consumer.model.produce import Produce, checked_id
 def send_command(**options: Any) -> int:
     """Send one record through the delay service of a configuration.
 
-    It is checked as the service will check it, and is safe in Kafka once the command ends. The
-    service need not run now, but must have run once to create its topic.
+    The service's own checks apply. Once the command ends, the record is safe in Kafka. The
+    service need not be running, but must have run once to create its topic.
     """
     formatter = set_up("text", "warning")
     record_id = options["record_id"]

@@ -38,7 +38,7 @@ def status_command(
 ) -> int:
     """Show how many records wait in each level of the delay service, and when the next one is due.
 
-    The next ticks of schedules follow. It queries only Kafka, so the service need not run. A record
+    The next ticks of schedules follow. Only Kafka is queried, so the service need not run. A record
     that passes through several levels is counted in its current one.
     """
     formatter = set_up("text", "warning")

@@ -82,7 +82,7 @@ class WheelFolder:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = try_lock(path / _LOCK)
         if lock is None:
-            raise RunError(f"{path}: another process has not given it up yet")
+            raise RunError(f"{path}: another process has not released it yet")
         try:
             return cls._opened(path, files, note, wall_ms, lock)
         except BaseException:
@@ -110,7 +110,8 @@ class WheelFolder:
                 covered = cached.taken
             except DamagedError as error:
                 LOGGER.warning(
-                    "delay: the files in %s are not used, and what waits is read from Kafka: %s",
+                    "delay: the files in %s are not used, and waiting records are read from"
+                    " Kafka: %s",
                     path,
                     error,
                     extra={"event": LogEvent.WHEEL_DISCARDED},

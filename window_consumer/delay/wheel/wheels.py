@@ -299,7 +299,7 @@ class WheelGuarantee(AtLeastOnce):
                 folder.close()
                 raise WorkerStoppedError(
                     f"{name}: begins at {begins_at}, but its wheel at {folder.begins_at}: another"
-                    " member has committed meanwhile"
+                    " member has committed in the meantime"
                 )
             folder.reset(self._wheels.wall_ms)  # all its records are delivered again
         folder.topic_hash = hashed

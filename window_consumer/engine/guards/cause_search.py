@@ -86,7 +86,7 @@ class CauseSearch:
         passes = seen.passes(self._rules.failures)
         is_poison = passes if self._passed else seen.only_some_succeed(self._rules.failures)
         if seen.started >= ENOUGH_LANES and is_poison:
-            self.why = f"{seen.ok} others of {seen.ok + seen.bad} calls succeeded"
+            self.why = f"{seen.ok} of {seen.ok + seen.bad} calls succeeded"
             if seen.crowd >= _LIKE_BEFORE * self._crowd:
                 return Cause.POISON
             return self._find_overload(seen, seen.crowd)
@@ -102,7 +102,7 @@ class CauseSearch:
         """Decide after a round with fewer calls."""
         calls = seen.ok + seen.bad
         if seen.only_some_succeed(self._rules.failures):
-            self.why = f"{seen.ok} others of {calls} calls succeeded"
+            self.why = f"{seen.ok} of {calls} calls succeeded"
             return Cause.POISON
         if seen.passes(self._rules.failures):
             return self._find_overload(seen, limit)
@@ -118,7 +118,7 @@ class CauseSearch:
     def _find_overload(self, seen: CallRound, limit: int) -> Cause:
         calls = seen.ok + seen.bad
         self.calls, self.share = limit, seen.bad / calls
-        self.why = f"with {limit} calls at once {seen.ok} of {calls} succeed"
+        self.why = f"with {limit} calls at once, {seen.ok} of {calls} succeed"
         return Cause.OVERLOAD
 
     def _give_up_or_ask(self, seen: CallRound, now: float, slots: int) -> Cause:

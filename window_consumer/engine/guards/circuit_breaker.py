@@ -406,7 +406,7 @@ class CircuitBreaker:
             case LoadFinding.NONE_SUCCEED:
                 self._open(now, f"none of {calls} calls succeeded", again=True)
             case LoadFinding.OVERLOAD:
-                why = f"with {running} calls at once {seen.bad} of {calls} fail"
+                why = f"with {running} calls at once, {seen.bad} of {calls} fail"
                 self._enter(BreakerState.OVERLOAD, now, why, pardon=True)
             case LoadFinding.NOTHING:
                 pass

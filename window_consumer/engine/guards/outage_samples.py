@@ -125,7 +125,7 @@ class OutageSamples:
             self.ends_hold = True
             self._budget = MOST_WITH_LAG if outlook.more else None
             return (
-                f"nothing has succeeded for {self._rules.max_hold_s:g} s, and nothing new comes:"
-                " what still fails leaves"
+                f"nothing has succeeded for {self._rules.max_hold_s:g} s, and no new records"
+                " come: held records that fail again leave"
             )
         return ""

@@ -35,7 +35,7 @@ from window_consumer.model.headers import Reason
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message, TopicPartition
 
-_WHY = "the copy is not in the partition of its source's number; it moves there"
+_WHY = "the copy is not in the partition with its source's number; it moves there"
 
 _FAILURE = Failure(LookupError(_WHY), Fault("", _WHY, "", ""))
 

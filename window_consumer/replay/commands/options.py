@@ -92,7 +92,7 @@ def read_ids(file: str) -> frozenset[str]:
         raise ValueError(f"{file}: {error}") from None
     ids = frozenset(line.strip() for line in text.splitlines() if line.strip())
     if not ids:
-        raise ValueError(f"{file} holds no ids: write one in each line")
+        raise ValueError(f"{file} has no ids: write one per line")
     return ids
 
 

@@ -103,9 +103,9 @@ _IDS_NAMED = 10
     {FAILED: "something was left, or it failed", INTERRUPTED: "stopped: the same command resumes"}
 )
 def replay_command(**options: Any) -> int:
-    """Call records of a worker's topics once more, beside the live ones.
+    """Call records of a worker's topics again, beside the live ones.
 
-    They are copied into the group's own entry topic: no other group sees them. Give --from,
+    They are copied into the group's own entry topic, so no other group sees them. Give --from,
     --from-offset or --ids. An interrupted run resumes where it stopped.
     """
     formatter = set_up("text", "warning")
@@ -283,13 +283,13 @@ def _details(job: ReplayJob) -> Iterator[str]:
     for name, each in sorted(job.ranges.items()):
         yield f"{name}: {_offsets(each.span)}"
         for lost in job.deleted.get(name.partition, ()):
-            of_range = "may have been of the range" if job.request.selection.from_ms else "are gone"
+            of_range = "may have been in the range" if job.request.selection.from_ms else "are gone"
             yield f"{name}: retention has deleted {_offsets(lost)}: {of_range}"
     yield from job.counts.reasons
     for record_id in job.missing_ids[:_IDS_NAMED]:
-        yield f"{record_id}: there is no such record any more"
+        yield f"{record_id}: this record no longer exists"
     if len(job.missing_ids) > _IDS_NAMED:
-        yield f"{len(job.missing_ids) - _IDS_NAMED} more ids are not there"
+        yield f"{len(job.missing_ids) - _IDS_NAMED} more ids were not found"
 
 
 def _offsets(span: Span) -> str:

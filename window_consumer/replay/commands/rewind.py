@@ -47,13 +47,15 @@ from window_consumer.replay.setup import sources_of, worker_of
     help="The first records of a time (2026-11-21T10:00 in UTC, or 1h ago), or offset O of"
     " partition P; may be repeated.",
 )
-@click.option("--skip", is_flag=True, help="Move forward, too: records are left out for good.")
-@click.option("--dry-run", is_flag=True, help="Only print what lies between; change nothing.")
+@click.option(
+    "--skip", is_flag=True, help="Also move forward: the skipped records are never called."
+)
+@click.option("--dry-run", is_flag=True, help="Only print the records in between; change nothing.")
 @common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common.features
 def rewind_command(**options: Any) -> int:
-    """Let a worker's stopped group begin at another place.
+    """Move a worker's stopped group to another position.
 
     All records from there on are called again, in order, when the workers start. Topics of the
     ladder stay as they are.
