@@ -72,7 +72,7 @@ class Counters(_OutcomeCounters):
 
     @property
     def finished(self) -> int:
-        """Records that need no more calls in their current topic."""
+        """Records that need no further calls in their current topic."""
         return sum(_progress(self))
 
     def count(self, ended: Outcome, records: int) -> None:

@@ -33,7 +33,7 @@ class Observer:
     Implementations record the facts and leave the work to their own threads: a method is called for
     each slice, not for each record, and has a few microseconds. Times are monotonic seconds of the
     worker's clock. Arguments belong to the Engine and must not be changed; messages may be kept.
-    Each assignment reports a record anew: after a rebalance or a restart it may appear again with
+    Each assignment reports its records: after a rebalance or a restart one may appear again with
     the same topic, partition and offset.
     """
 

@@ -18,7 +18,7 @@ from window_consumer.model.record import TopicPartition
 
 
 class UnfinishedWork:
-    """Answers what one worker still has to wait for. Owner: poll thread."""
+    """Knows the unfinished work of one worker. Owner: poll thread."""
 
     def __init__(  # noqa: PLR0913 - everything that may be waited for
         self,

@@ -91,7 +91,7 @@ class Window:
         return self.offsets.next_offset
 
     def first_cells(self, share: float) -> range:
-        """Return the sequence numbers of so many of its first cells, rounded up."""
+        """Return the sequence numbers of this share of its cells, the first ones, rounded up."""
         cells = self.cells[: ceil(share * len(self.cells))]
         return range(cells[0].first_seq, cells[-1].end_seq) if cells else range(0)
 

@@ -86,7 +86,7 @@ class SimulatedWorker:
     help=f"How many schedules, or which ones. [default: {SEEDS}]",
 )
 @click.option("--seed", type=click.IntRange(0), help="Only this schedule, printed step by step.")
-@click.option("--steps", type=click.IntRange(1), help="End the faults after so many steps.")
+@click.option("--steps", type=click.IntRange(1), help="End the faults after this many steps.")
 @click.option(
     "--call-handlers",
     is_flag=True,

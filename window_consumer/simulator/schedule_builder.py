@@ -96,7 +96,7 @@ _BY_CLASS = 0.4
 
 def draw(rng: Random) -> SchedulePlan:
     """Draw a schedule."""
-    # Batches use a generator of their own, so that schedules without them stay the same.
+    # Batches use a separate generator, so that schedules without them stay the same.
     own = Random(str(rng.getstate()))
     plan = _drawn(rng)
     engine = evolve(plan.engine, enough=_enough(Random(str(rng.getstate()))))
@@ -174,7 +174,7 @@ def _drawn(rng: Random) -> SchedulePlan:
     plan = _climbing(rng, plan) if rng.random() < _CLIMBING else plan
     returns = rng.choice((0.1, 0.5, 1.0)) if rng.random() < 0.4 else 0.0
     plan = evolve(plan, handlers=evolve(plan.handlers, returns=returns))
-    # A generator of its own keeps the schedules of existing seeds the same.
+    # A separate generator keeps the schedules of existing seeds the same.
     return _paced(Random(rng.getstate()[1][0]), plan)
 
 

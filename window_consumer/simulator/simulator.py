@@ -230,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="run one schedule and print what happens")
     which.add_argument("--seeds", type=_range, metavar="A..B", help="run the schedules A to B - 1")
-    parser.add_argument("--steps", type=int, help="end the faults after so many steps")
+    parser.add_argument("--steps", type=int, help="end the faults after this many steps")
     options = parser.parse_args(arguments)
     write = sys.stdout.write
     if options.seed is not None:

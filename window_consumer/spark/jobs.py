@@ -212,7 +212,7 @@ def _observed(seen: Observation, path: str, timeout_s: float) -> dict[str, int]:
 
 
 _SAME_BATCH: Final = "DELTA_CONCURRENT_TRANSACTION"
-"""Delta's error if another process wrote the batch meanwhile."""
+"""Delta's error if another process wrote the batch in the meantime."""
 
 
 def _second_writer(path: str) -> SecondWriterError:

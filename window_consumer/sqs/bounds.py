@@ -69,7 +69,7 @@ class QueueBounds:
         )
         yield (
             "  then the partition starves: clients get no further record of it until that lease"
-            " ends; other partitions go on"
+            " ends; other partitions continue"
         )
         if self.fifo:
             yield "  later records of a key wait while one of them is leased, or waits for a retry"

@@ -39,7 +39,7 @@ is {given}, which others can reach, without sqs.credentials; choose:
 _TAKEN_OUT: Final = {
     "concurrency": "pull.max_in_flight replaces it",
     "batch": "a client that asks for ten records gets a lease for each",
-    "stall": "a lease ends after pull.visibility_timeout, and no call has to be watched",
+    "stall": "a lease ends after pull.visibility_timeout, so no call needs to be watched",
 }
 """Keys without meaning for a worker with `pull`, and why."""
 

@@ -56,7 +56,7 @@ def borrowed(alias: str, what: str) -> Iterator[sa.Connection]:
     """Yield an SQLAlchemy connection within this thread's transaction.
 
     Raises UsageError, which names ``what``, without a transaction. If the block raises, Django can
-    no longer commit the transaction, as after an error of its own.
+    no longer commit the transaction, as after one of its own errors.
     """
     own = connections[alias]
     if own.get_autocommit():

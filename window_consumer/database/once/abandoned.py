@@ -45,7 +45,7 @@ class OpenTransaction:
     backend: Backend
     abandoned_at: float | None = None
     ended: bool = False
-    """Whether it needs no more action."""
+    """Whether it needs no further action."""
 
 
 class OpenTransactions:

@@ -63,7 +63,7 @@ class OutboxConfig:
         metadata=about(
             "The most rows that are sent and marked in one transaction; fewer if they are large.",
             kind=kinds.whole_number(1, 10_000),
-            reason="a commit costs little for so many rows, and a crash repeats few",
+            reason="a commit costs little for that many rows, and a crash repeats few",
         ),
     )
     shards: int = field(

@@ -1,8 +1,8 @@
 """Sends rows to Kafka, a batch at a time: every row has a result before its lock is released.
 
 The relay has its own clients: ``Producer`` retries outstanding records without limit, and another
-relay might send later rows of the key meanwhile. There is one per lane, because its transactional
-id fences out a relay that was frozen.
+relay might send later rows of the key in the meantime. There is one per lane, because its
+transactional id fences out a relay that was frozen.
 """
 
 from __future__ import annotations

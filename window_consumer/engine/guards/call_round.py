@@ -29,7 +29,7 @@ class RoundTally:
     ok_lanes: set[Hashable] = field(factory=set)
     failed_lanes: set[Hashable] = field(factory=set)
     without_lane: int = 0
-    """Records without a lane that returned; each counts as a lane of its own."""
+    """Records without a lane that returned; each counts as its own lane."""
 
     @property
     def lanes(self) -> int:

@@ -9,17 +9,17 @@ state     meaning                      leaves
 ========= ============================ ====================================================
 closed    normal operation             to holding when most of the last ``min_calls`` new records
                                        failed, or MOST records left without a success between them
-holding   nothing leaves; the question to poison when records of some place fail while those
-          is why so many fail          of another succeed, or as many fail however few run; to
-                                       overload when fewer fail then; to open when none succeeds;
-                                       to paused when most ask to be called later
+holding   nothing leaves while it      to poison when records from one place fail while those from
+          searches for the cause       another succeed, or fewer calls do not fail less; to overload
+                                       when they do; to open when none succeeds; to paused when most
+                                       ask to be called later
 poison    everything runs; a spent     to closed when few fail for POISON_S; to holding when those
-          record leaves if others      of no place succeed, or none has for a while
+          record leaves if others      from no place succeed, or none has for a while
           succeeded beside it
-overload  as many calls as succeed,    to closed when all slots run again; to poison when as many
-          failed and new ones in turn; fail however few run, or those of some place only; to open
-          nothing leaves               when none succeeds
-open      samples only, one after      to half-open when a sample returns; to closed when nothing is
+overload  as many calls as succeed,    to closed when all slots run again; to poison when fewer calls
+          failed and new records in    do not fail less, or only those from some places fail; to open
+          turn; nothing leaves         when none succeeds
+open      only samples, one after      to half-open when a sample returns; to closed when nothing is
           another; nothing leaves      left to call; to paused when one asks to be called later
 paused    nothing starts, and no       to half-open when the requested time is over, at most
           attempt is spent             ``cool_down``

@@ -5,10 +5,10 @@ other it is also *abandoned*: its slot is replaced, its record climbs the ladder
 STALLED, as if its local attempts were spent, and its late result changes nothing. A thread cannot
 be stopped: its lane stays busy until it has really ended, whatever happened to the record.
 
-A coroutine or a call in a process of its own can be *ended*, whatever the order: the one is
-cancelled, the other killed. When it has ended, its slice returns and the record has failed, with
-reason STALLED if it leaves for that; with ``retry`` it is first called again here, as after any
-other failure. A call that does not end in time is abandoned like a thread, and its record leaves.
+A coroutine or a call in its own process can be *ended*, whatever the order: the one is cancelled,
+the other killed. When it has ended, its slice returns and the record has failed, with reason
+STALLED if it leaves for that; with ``retry`` it is first called again here, as after any other
+failure. A call that does not end in time is abandoned like a thread, and its record leaves.
 
 A slot can be a *lease*, for a program that asks for records. Its call ends when the lease ends,
 unless the slot renews it, and for no other reason. The record has failed then, but that says

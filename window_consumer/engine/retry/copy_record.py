@@ -31,7 +31,7 @@ class CopyOrigin:
 
     group: str
     handler: str
-    """The handler of failures that name none of their own."""
+    """The handler of failures that name none."""
     app_version: str = ""
     host: str = ""
     """Where the handler ran; omitted from the copy if unknown."""

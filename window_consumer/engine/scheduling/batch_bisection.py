@@ -138,7 +138,7 @@ def died_on(slice_: Slice) -> bool:
 
 
 def parted(lanes: Sequence[Lane | None]) -> tuple[list[int], list[int]]:
-    """Return the indices of the two halves, in order; each None is a lane of its own.
+    """Return the indices of the two halves, in order; each None is its own lane.
 
     No lane is in both, unless there is only one.
     """

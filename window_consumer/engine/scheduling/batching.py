@@ -4,7 +4,7 @@ Records that may start are *gathered*, one batch per partition at a time: they h
 ordering and keep their lanes busy, and later records of those lanes join them. A batch goes out
 
 * when it is full;
-* when a slot is free, it holds ``min_records``, and no more records are there;
+* when a slot is free, it holds ``min_records``, and no further records are there;
 * when a slot is free, and ``max_wait_s`` has passed since its first record could start;
 * when a slot is free, and nothing more can arrive: the window or the memory is full.
 

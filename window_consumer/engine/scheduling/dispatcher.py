@@ -32,7 +32,7 @@ from window_consumer.engine.scheduling.start_queue import (
 from window_consumer.model.record import Message
 
 COMPANY_S = 0.005
-"""The longest time that work not worth a slot of its own waits while its partition has another
+"""The longest time that work too short for a separate slot waits while its partition has another
 slice."""
 
 SLICES_PER_SLOT = 2

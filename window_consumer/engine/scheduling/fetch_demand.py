@@ -1,12 +1,11 @@
 """How much the poll thread must bring: records that the slots take next, and their results.
 
-Partitions whose records run one after another have a demand of their own. The client delivers
-thousands of records of one partition, then thousands of the next. If each partition is one lane,
-reading on while any of them lacks records keeps all lanes busy; records that come before theirs
-wait here instead of in the client. No partition is paused for this: a pause discards all prefetched
-data of a partition, megabytes for the few records needed, and the refetched data comes after that
-of all other partitions. With one partition, no other records can arrive, so only the next ones are
-read.
+Partitions whose records run one after another have their own demand. The client delivers thousands
+of records of one partition, then thousands of the next. If each partition is one lane, reading on
+while any of them lacks records keeps all lanes busy; records that come before theirs wait here
+instead of in the client. No partition is paused for this: a pause discards all prefetched data of a
+partition, megabytes for the few records needed, and the refetched data comes after that of all
+other partitions. With one partition, no other records can arrive, so only the next ones are read.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LEFT_S = 0.006
 record."""
 
 LONG_CALL_S = 0.1
-"""If a call takes longer than this, no record has to wait behind it: fetching the next one takes
+"""If a call takes longer than this, no record needs to wait behind it: fetching the next one takes
 negligible time in comparison."""
 
 REST_S = 0.001

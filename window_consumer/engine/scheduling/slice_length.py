@@ -14,7 +14,7 @@ TURN_RECORDS = 50
 """The most records in such a slice: a call may have seemed quick by chance."""
 
 SMALL_CHANGE_S = 0.0005
-"""Work shorter than this is not worth a slot of its own: it waits for more records."""
+"""Work shorter than this is not worth a separate slot: it waits for more records."""
 
 MAX_SLICES_PER_S = 5000
 """Above this rate, a slice holds several records if enough wait. With many slots and slow handlers,
@@ -67,7 +67,7 @@ class SliceLength:
 
     @property
     def worth_a_slot(self) -> int:
-        """How many records are worth a slot of their own."""
+        """How many records are worth a separate slot."""
         return max(1, int(SMALL_CHANGE_S / self.cost_s))
 
     @property

@@ -29,7 +29,7 @@ class StartWatch:
         history, place = self._history, f"{tenure.name}@{offset}"
         is_held = tenure.partition.is_assigned or tenure.partition.starts_while_revoked
         if not tenure.current or not is_held:
-            history.violate(f"{tenure.member} starts {place} of a partition that it gives up")
+            history.violate(f"{tenure.member} starts {place} of a partition that it is releasing")
         if history.now() < self._not_before(tenure, offset, attempt) - TOLERANCE_S:
             history.violate(f"{place} is called again before its backoff is over")
 

@@ -72,7 +72,7 @@ class ResultWatch:
         if call.tenure.member is not member or not returned.counts:
             history.violate(f"{member} produces {what}, of a call that does not count")
         elif not call.tenure.current:
-            history.violate(f"{member} produces {what}, of a partition that it has no more")
+            history.violate(f"{member} produces {what}, of a partition that it no longer has")
         elif returned.over:
             history.violate(f"{member} produces {what}, which is over")
         elif index in returned.acked:

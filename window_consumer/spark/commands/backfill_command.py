@@ -130,7 +130,9 @@ def _rate(text: str) -> float:
     metavar="FILE",
     help="A .py, .zip or .whl that executors need; may be repeated.",
 )
-@click.option("--skip-lost", is_flag=True, help="Continue if retention removes records meanwhile.")
+@click.option(
+    "--skip-lost", is_flag=True, help="Continue if retention removes records in the meantime."
+)
 @click.option(
     "--at-end",
     type=click.Choice(["leave", "fail"]),

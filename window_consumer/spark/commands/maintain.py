@@ -22,7 +22,7 @@ def maintain_command(*, config: Path, master: str | None, as_json: bool) -> int:
 
     Merges small files, deletes days of the trace older than `trace.keep` and dead letters older
     than `dlq.keep`, and deletes files that no table has needed for a week. Jobs and queries may run
-    meanwhile.
+    at the same time.
     """
     plan = load_pipeline(config, master=master)
     tables: dict[str, dict[str, int]] = {}

@@ -261,7 +261,7 @@ def _alone(directory: str, job: str) -> Iterator[None]:
     place = Path(directory, "locks")
     try:
         place.mkdir(parents=True, exist_ok=True)
-        lock = Path(place, job).open("w")  # noqa: SIM115 - closed below, held meanwhile
+        lock = Path(place, job).open("w")  # noqa: SIM115 - held until closed below
     except OSError as error:
         raise UsageError(f"directory: cannot write to {place}: {error.strerror}") from error
     with lock:

@@ -73,7 +73,7 @@ def run_every(
     on_tick: Callable[[str, RunningJob], None],
     batch_s: float = BATCH_S,
 ) -> None:
-    """Run each job every so many seconds, each time until it has read everything.
+    """Run each job at its interval in seconds, each time until it has read everything.
 
     A late job runs again at once, and no job waits for another. Returns when ``stop`` is set and
     each running batch has ended or ``batch_s`` has passed; raises at once if a run fails.

@@ -27,7 +27,7 @@ NameOf = Callable[[str, Message], str | None]
 """Returns the class of a record, given the topic of its first delivery; None if it has none."""
 
 DEFAULT = "default"
-"""The key in the weights for classes without a weight of their own."""
+"""The key in the weights for classes that have no weight themselves."""
 
 _LATEST = 0.2
 """The weight of the latest slice in the mean cost of a class's records."""
