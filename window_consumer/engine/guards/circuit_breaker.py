@@ -16,9 +16,9 @@ holding   nothing leaves while it      to poison when records from one place fai
 poison    everything runs; a spent     to closed when few fail for POISON_S; to holding when those
           record leaves if others      from no place succeed, or none has for a while
           succeeded beside it
-overload  as many calls as succeed,    to closed when all slots run again; to poison when fewer calls
-          failed and new records in    do not fail less, or only those from some places fail; to open
-          turn; nothing leaves         when none succeeds
+overload  as many calls as succeed,    to closed when all slots run again; to poison when fewer
+          failed and new records in    calls do not fail less, or only those from some places
+          turn; nothing leaves         fail; to open when none succeeds
 open      only samples, one after      to half-open when a sample returns; to closed when nothing is
           another; nothing leaves      left to call; to paused when one asks to be called later
 paused    nothing starts, and no       to half-open when the requested time is over, at most
