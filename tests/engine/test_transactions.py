@@ -25,8 +25,9 @@ from window_consumer.model.errors import NotCommittedError, PublishFailedError
 from window_consumer.model.produce import Produce
 from window_consumer.model.protocols import Commit, CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.publisher import Published, ResultAck
-from window_consumer.runtime.transactions import TransactionEnd, TransactionOutlet
+from window_consumer.runtime.writing.exactly_once import TransactionOutlet
+from window_consumer.runtime.writing.publisher import Published, ResultAck
+from window_consumer.runtime.writing.transactions import TransactionEnd
 from window_consumer.testing.clock import ManualClock
 
 REFUSED = (ORDERS, 5)

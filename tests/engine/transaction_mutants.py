@@ -12,7 +12,8 @@ from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
 from window_consumer.model.errors import NotCommittedError
 from window_consumer.model.protocols import Commit, CommitResults
-from window_consumer.runtime.transactions import TransactionEnd, TransactionOutlet
+from window_consumer.runtime.writing.exactly_once import TransactionOutlet
+from window_consumer.runtime.writing.transactions import TransactionEnd
 
 
 class OffsetsWithoutCopies(TransactionOutlet):

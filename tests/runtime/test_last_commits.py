@@ -8,8 +8,8 @@ from tests.conformance.reader import Reader
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Commit, CommitResults
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.partitions.final_commit import FinalCommits
+from window_consumer.runtime.writing.outlet import SeparateWrites
 from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.fakes.group import RefusedCommit
 

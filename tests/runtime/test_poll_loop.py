@@ -18,10 +18,10 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Batch, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.figures.inspection import Inspection
-from window_consumer.runtime.outlet import SeparateWrites
 from window_consumer.runtime.poll_loop import LoopRules, PollLoop, PollLoopParts
 from window_consumer.runtime.topic_watch import LogEnds, TopicNews
 from window_consumer.runtime.worker_log import WorkerLog
+from window_consumer.runtime.writing.outlet import SeparateWrites
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker
 

@@ -7,7 +7,7 @@ import pytest
 from tests.engine import transaction_mutants as mutants
 from tests.simulation.planted import Planted
 from tests.simulation.schedules import exactly_once
-from window_consumer.runtime.transactions import TransactionOutlet
+from window_consumer.runtime.writing.exactly_once import TransactionOutlet
 from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import SystemUnderTest
 

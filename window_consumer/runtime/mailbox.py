@@ -19,9 +19,9 @@ from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, TopicFacts
 from window_consumer.runtime.freeze_detector import FreezeDetector
-from window_consumer.runtime.publisher import AckedCopies, Published, ResultAck
 from window_consumer.runtime.topic_watch import LogEnds, TopicNews
 from window_consumer.runtime.worker_log import WorkerLog
+from window_consumer.runtime.writing.publisher import AckedCopies, Published, ResultAck
 
 SERVE_S: Final = 0.05
 """While the slots are busy, the loop still polls the client this often, also for copies."""

@@ -18,13 +18,13 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import SERVE_S, WorkerMailbox
-from window_consumer.runtime.outlet import Outlet
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.broadcast_offsets import CatchUp
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.partitions.ownership import PartitionOwnership
 from window_consumer.runtime.pools.pool import Pool, ResizablePool
 from window_consumer.runtime.worker_log import WorkerLog
+from window_consumer.runtime.writing.outlet import Outlet
 
 IDLE_S = 0.1
 """The longest wait for a record. The thread notices a stop within this time."""

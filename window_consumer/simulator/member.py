@@ -31,13 +31,13 @@ from window_consumer.parking.scans import LadderScans
 from window_consumer.runtime.call_log import CallLog
 from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.limited_log import LimitedLog
-from window_consumer.runtime.outlet import Outlet, SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
 from window_consumer.runtime.poll_loop import PollLoop, PollLoopParts
-from window_consumer.runtime.publisher import AckedCopies, Published, Publisher, ResultAck
 from window_consumer.runtime.worker_log import WorkerLog
+from window_consumer.runtime.writing.outlet import Outlet, SeparateWrites
+from window_consumer.runtime.writing.publisher import AckedCopies, Published, Publisher, ResultAck
 from window_consumer.simulator.fake_processes import FakeProcesses
 from window_consumer.simulator.parking import SimulatedParking
 from window_consumer.simulator.schedule import GROUP, copy_topic

@@ -25,7 +25,7 @@ from window_consumer.parking.scans import LadderReader, LadderScans
 from window_consumer.replay.copies import ReplayCopies, ReplayTarget
 from window_consumer.replay.ranges import LastRun, Ranges, remaining
 from window_consumer.replay.replay import Replay
-from window_consumer.runtime.transactions import TransactionOutlet
+from window_consumer.runtime.writing.exactly_once import TransactionOutlet
 
 ReadsOn = Callable[[RetryTopicLevel, int | None], bool]
 """Returns whether to read a retry topic without a configured level; see ``is_read_on``."""

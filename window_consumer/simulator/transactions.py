@@ -8,7 +8,7 @@ from typing import Any
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Commit, Copy, Delivery
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.transactions import TransactionEnd
+from window_consumer.runtime.writing.transactions import TransactionEnd
 from window_consumer.simulator.schedule import GROUP
 from window_consumer.simulator.shared import SharedSimulation
 from window_consumer.testing.fakes.group import GroupMember

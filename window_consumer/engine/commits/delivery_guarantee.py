@@ -1,6 +1,6 @@
 """The delivery guarantee: when records may start, and which of them the next commit covers.
 
-This is the engine's half. The other half, ``runtime/outlet``, decides where copies and results go,
+This is the engine's half. The other half, ``runtime/writing``, decides where copies and results go,
 and when their acks free lanes and finish records.
 """
 

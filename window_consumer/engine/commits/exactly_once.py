@@ -1,6 +1,6 @@
 """Exactly once: outputs, and the commits of the records they belong to, are one transaction.
 
-``runtime/transactions`` is the other half: it writes them.
+``runtime/writing/exactly_once`` is the other half: it writes them.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit, Source
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.outlet import Outlet
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.worker_log import WorkerLog
+from window_consumer.runtime.writing.outlet import Outlet
 
 VERIFY_S = 1.0
 """How long a revoke may wait for the topic's id. Without the id nothing is committed."""

@@ -21,12 +21,12 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.call_log import what_follows
 from window_consumer.runtime.freeze_detector import FreezeDetector
 from window_consumer.runtime.mailbox import SERVE_S, WorkerMailbox
-from window_consumer.runtime.outlet import Outlet
 from window_consumer.runtime.partitions.assignments import Assignments
 from window_consumer.runtime.partitions.final_commit import LAST_COMMIT_S, FinalCommits
 from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.pools.pool import Pool
 from window_consumer.runtime.worker_log import WorkerLog
+from window_consumer.runtime.writing.outlet import Outlet
 
 INTERRUPT_S: Final = 1.0
 """How long cancelled calls may take to end when their partition is revoked."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from window_consumer.model.errors import NotCommittedError
 from window_consumer.model.protocols import Commit, Copy, Delivery
-from window_consumer.runtime.transactions import TransactionEnd
+from window_consumer.runtime.writing.transactions import TransactionEnd
 from window_consumer.testing.fakes.group import FakeGroup, GroupMember
 from window_consumer.testing.fakes.sink import FakeSink
 

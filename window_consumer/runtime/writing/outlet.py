@@ -15,7 +15,7 @@ from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.model.errors import NotCommittedError
 from window_consumer.model.protocols import Commit, CommitResults, Copy, Source
-from window_consumer.runtime.publisher import Publisher
+from window_consumer.runtime.writing.publisher import Publisher
 
 
 class OutletListener(Protocol):
