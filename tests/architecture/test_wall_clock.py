@@ -11,7 +11,7 @@ WALL = {"time", "time_ns", "localtime", "gmtime", "now", "utcnow", "today", "fro
 """Of the modules time and datetime; ``Clock.now`` of ours is the steady one."""
 
 MAY_READ_IT = {
-    "runtime/worker.py": {"time_ns"},
+    "runtime/clock.py": {"time_ns"},
     "cli/logs.py": {"fromtimestamp"},
     "cli/check.py": {"time"},
     "kafka/login/gcp.py": {"time"},

@@ -23,7 +23,8 @@ from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.runtime.poll_loop import LoopRules
-from window_consumer.runtime.worker import Worker, WorkerSetup
+from window_consumer.runtime.worker import Worker
+from window_consumer.runtime.worker_setup import WorkerSetup
 
 DAY_S = 86_400
 RECORDS = 200

@@ -26,7 +26,8 @@ from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
 from window_consumer.kafka.watchdogs.client import ClientWatchdog, MakeClientWatchdog
 from window_consumer.runtime.poll_loop import LoopRules
-from window_consumer.runtime.worker import Worker, WorkerSetup
+from window_consumer.runtime.worker import Worker
+from window_consumer.runtime.worker_setup import WorkerSetup
 
 WORKERS = 3
 """At once: each of their clients loses its way in most cases, not in all."""

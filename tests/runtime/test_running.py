@@ -14,7 +14,7 @@ from tests.golden_texts import Golden
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
-from window_consumer.runtime.running import Running
+from window_consumer.runtime.running import Running, windows_of
 
 
 class SlowToStart:
@@ -67,11 +67,6 @@ class Meeting:
 def test_workers_are_looked_at_together_so_that_none_waits_for_those_that_do_not_answer() -> None:
     both = threading.Barrier(2)
     workers: Any = [Meeting("charge", both), Meeting("refund", both)]
-    running = Running(
-        lambda _state, _on_phase: workers, contextlib.nullcontext(), logging.getLogger("tests")
-    )
-    assert running.snapshots() == {}
-    running.workers = workers
-    assert list(running.snapshots(10.0)) == ["charge", "refund"]
-    running.workers = workers[:1]
-    assert running.snapshots(0.01) == {}
+    assert windows_of([], 1.0) == {}
+    assert list(windows_of(workers, 10.0)) == ["charge", "refund"]
+    assert windows_of(workers[:1], 0.01) == {}

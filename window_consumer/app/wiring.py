@@ -29,9 +29,10 @@ from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolParts
 from window_consumer.runtime.replica import NUMBER
-from window_consumer.runtime.running import MakeSource, MakeWorkers
-from window_consumer.runtime.transactions import TransactionalSink
-from window_consumer.runtime.worker import Worker, WorkerSetup
+from window_consumer.runtime.supervisor import MakeSource, MakeWorkers
+from window_consumer.runtime.worker import Worker
+from window_consumer.runtime.worker_setup import WorkerSetup
+from window_consumer.runtime.writing.transactions import TransactionalSink
 
 
 def wire(

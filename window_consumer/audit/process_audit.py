@@ -33,9 +33,9 @@ from window_consumer.audit.sends import AGAIN_S, Sends
 from window_consumer.audit.shipper import DEADLINE_S, Shipper
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
+from window_consumer.runtime.clock import SystemClock
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet
-from window_consumer.runtime.worker import SystemClock
 
 FLUSH_S: Final = 1.0
 """How often producers' counts are written, and all counts shipped."""

@@ -30,7 +30,7 @@ from window_consumer.plan.clients import Clients, CopyTarget
 from window_consumer.plan.feature import CopyWriters
 from window_consumer.plan.topics.command_topics import CommandTopics, refuse_broadcast
 from window_consumer.plan.topics.patterns import matching_topics
-from window_consumer.runtime.worker import SystemClock
+from window_consumer.runtime.clock import SystemClock
 
 _BATCH_BYTES = 1_000_000
 """librdkafka's default of batch.size."""

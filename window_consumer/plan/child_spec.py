@@ -33,10 +33,10 @@ from window_consumer.plan.loading import load_app
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.layer import CallLayer, CallTools, ChildLayer
+from window_consumer.runtime.clock import SystemClock
 from window_consumer.runtime.context import RecordOwner
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.pools.processes.child_main import ChildTools
-from window_consumer.runtime.worker import SystemClock
 
 
 @frozen

@@ -19,9 +19,10 @@ from window_consumer.plan.topics.preparation import Preparation
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.calls.expiry import ExpiryTurns
 from window_consumer.runtime.calls.layer import CallLayer, CallTools
+from window_consumer.runtime.clock import SystemClock
 from window_consumer.runtime.error_report import ErrorReports
 from window_consumer.runtime.poll_loop import LoopRules
-from window_consumer.runtime.worker import SystemClock, WorkerSetup
+from window_consumer.runtime.worker_setup import WorkerSetup
 
 
 def setup_of(

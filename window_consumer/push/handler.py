@@ -14,7 +14,7 @@ from window_consumer.push.pause import ServicePause
 from window_consumer.push.request import Request, RequestMaker
 from window_consumer.push.results import ResultReader
 from window_consumer.runtime.calls.batch_calls import SortedResults, answers_of
-from window_consumer.runtime.worker import SystemClock
+from window_consumer.runtime.clock import SystemClock
 
 __handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 

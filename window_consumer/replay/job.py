@@ -35,7 +35,7 @@ from window_consumer.replay.ranges import (
     remaining,
 )
 from window_consumer.replay.replay import Replay, ReplayCounts, ReplayRules
-from window_consumer.runtime.worker import SystemClock
+from window_consumer.runtime.clock import SystemClock
 
 _BATCH_BYTES = 1_000_000
 """librdkafka's default of batch.size."""

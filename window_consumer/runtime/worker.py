@@ -2,142 +2,46 @@
 
 from __future__ import annotations
 
-import logging
-import random
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
-from time import perf_counter, sleep, time_ns
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
 from window_consumer.engine.commits.broadcast import Broadcast, HandledPosition
 from window_consumer.engine.commits.lost_partitions import KeptOutcomes
-from window_consumer.engine.commits.start_offset import OnNoOffset
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.decisions import EngineRules
-from window_consumer.engine.engine import Engine, MakeEngine
-from window_consumer.engine.guards.pause_rule import PauseRule
+from window_consumer.engine.engine import Engine
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.observer import Observer, Observers
-from window_consumer.engine.retry.copy_record import CopyMaker, CopyOrigin, Target
-from window_consumer.engine.retry.policy import Jitter
-from window_consumer.engine.retry.retry_topics import Level, RetryTopicLevel
+from window_consumer.engine.observer import Observers
+from window_consumer.engine.retry.copy_record import CopyMaker
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
-from window_consumer.engine.turn import TurnRule
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.outcome import OUTCOMES, counters
-from window_consumer.model.protocols import Clock, Sink, Source
+from window_consumer.model.protocols import Sink, Source
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.call_log import what_follows
 from window_consumer.runtime.calls.caller import Caller
-from window_consumer.runtime.calls.steps import Called
-from window_consumer.runtime.context import LoggableKey, RecordOwner
-from window_consumer.runtime.error_report import ErrorReports
+from window_consumer.runtime.context import RecordOwner
 from window_consumer.runtime.figures.inspection import Inspection
 from window_consumer.runtime.figures.stack_dump import CallPositions, ChildPicture
 from window_consumer.runtime.figures.worker_snapshot import Phase, WorkerSnapshot
-from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.manual_interventions import ManualInterventions
-from window_consumer.runtime.outlet import Outlet, SeparateWrites
 from window_consumer.runtime.partitions.assignments import Assignments
-from window_consumer.runtime.partitions.broadcast_offsets import (
-    BroadcastBegin,
-    BroadcastOffsets,
-    CatchUp,
-)
-from window_consumer.runtime.partitions.offset_reset import OffsetResets, OnOutOfRange
-from window_consumer.runtime.partitions.preparation import PartitionPreparation
+from window_consumer.runtime.partitions.broadcast_offsets import BroadcastOffsets, CatchUp
+from window_consumer.runtime.partitions.offset_reset import OffsetResets
 from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets, StartOffsets
-from window_consumer.runtime.poll_loop import LoopRules, PollLoop, PollLoopParts
+from window_consumer.runtime.poll_loop import PollLoop, PollLoopParts
 from window_consumer.runtime.pools.leases import Leases
-from window_consumer.runtime.pools.pool import (
-    MakePool,
-    PoolParts,
-    PoolWithChildren,
-    PoolWithEventLoop,
-    PoolWithLeases,
-)
-from window_consumer.runtime.pools.registry import DEFAULT
-from window_consumer.runtime.publisher import Publisher
-from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
-from window_consumer.runtime.transactions import (
-    EndTransactions,
-    TransactionalSink,
-    TransactionOutlet,
-)
+from window_consumer.runtime.pools.pool import PoolWithChildren, PoolWithEventLoop, PoolWithLeases
+from window_consumer.runtime.topic_watch import TopicNews, TopicWatch
 from window_consumer.runtime.worker_log import WorkerLog
+from window_consumer.runtime.worker_setup import WorkerSetup
+from window_consumer.runtime.writing.exactly_once import TransactionOutlet
+from window_consumer.runtime.writing.outlet import Outlet, SeparateWrites
+from window_consumer.runtime.writing.publisher import Publisher
+from window_consumer.runtime.writing.transactions import EndTransactions, TransactionalSink
 
-_CLOSE_S = 1.0
-
-
-class SystemClock:
-    """The clock of this process."""
-
-    def now(self) -> float:
-        """Return seconds of the performance counter."""
-        return perf_counter()
-
-    def sleep(self, seconds: float) -> None:
-        """Let ``seconds`` of time pass."""
-        sleep(seconds)
-
-    def wall_ms(self) -> int:
-        """Return milliseconds since 1970."""
-        return time_ns() // 1_000_000
-
-
-@frozen
-class WorkerSetup:
-    """Everything that defines a worker except its connections."""
-
-    name: str
-    origin: CopyOrigin
-    engine: EngineRules
-    loop: LoopRules
-    handler: Called
-    """Within its layers. It gets lists of records where the Engine's rules say so."""
-    target_of: Callable[[str, Level | None], Target]
-    """Returns the topic for copies of a source topic's records: a level's, or the dead-letter topic
-    for None."""
-    ask_topics: Ask
-    """Returns the topics to read. Called every few seconds on a separate thread."""
-    ask_ends: AskEnds = lambda _names: {}
-    """Returns the log ends of partitions that are not fetched. Called on the same thread."""
-    retry_levels: Mapping[str, RetryTopicLevel] = field(factory=dict)
-    """The retry topics to read. ``ask_topics`` adds those found later."""
-    on_no_offset: OnNoOffset = "earliest"
-    on_out_of_range: OnOutOfRange = "fail"
-    faults: ErrorReports = field(factory=ErrorReports)
-    """Describes what handlers raise."""
-    loggable_key: LoggableKey = lambda _, key: key
-    """Masks keys for the log."""
-    logger: logging.Logger = field(factory=own_logger)
-    clock: Clock = field(factory=SystemClock)
-    is_async: bool = False
-    """The handler is a coroutine function, so ``make_pool`` must return a pool that runs
-    coroutines."""
-    make_engine: MakeEngine = Engine
-    broadcast_begin: BroadcastBegin = "latest"
-    """Where a worker begins that reads all partitions, without a group."""
-    make_pool: MakePool = field(factory=lambda: DEFAULT.make(PoolParts()))
-    make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
-    """Replaceable, like ``make_pool``: the test kit runs everything on one thread."""
-    jitter: Jitter = random.random
-    observers: tuple[Observer, ...] = ()
-    """Receive the events of records."""
-    turn_rules: tuple[TurnRule, ...] = ()
-    """Say which records are not called at their turn."""
-    pause_rules: tuple[PauseRule, ...] = ()
-    """May pause the worker until a user resumes it."""
-    preparations: tuple[PartitionPreparation, ...] = ()
-    """Make ready what a partition needs before it starts."""
-
-
-def is_ready(loop: PollLoop) -> bool:
-    """Return whether a worker has its partitions, perhaps none, and need not catch up first."""
-    in_group = loop.phase is Phase.RUNNING and loop.ownership.in_group
-    return in_group and loop.catching_up is None
+_CLOSE_S: Final = 1.0
 
 
 @frozen
@@ -171,19 +75,9 @@ class Worker:
         self._worker_log = WorkerLog(
             setup.name, setup.logger, self._clock.now, setup.loggable_key, setup.origin.handler
         )
-        self._engine = setup.make_engine(
-            setup.engine,
-            setup.jitter,
-            setup.retry_levels,
-            CopyMaker(setup.origin, setup.target_of).copy,
-        )
-        self._engine.decide_turns(setup.turn_rules)
-        self._engine.obey(setup.pause_rules)
         self._inherits = predecessor or LeftBehind()
-        self._engine.inherit(self._inherits.calls)
         self._observers = Observers(setup.observers, self._worker_log.observer_failed)
-        if setup.observers:
-            self._engine.observe(self._observers)
+        self._engine = self._new_engine()
         whose = RecordOwner(setup.name, setup.origin.handler, setup.loggable_key)
         caller = Caller(setup.handler, setup.faults.failure, setup.faults.stalled, whose)
         self._pool = setup.make_pool(
@@ -193,11 +87,29 @@ class Worker:
         self._watch = TopicWatch(
             setup.name, setup.ask_topics, self._completions, ask_ends=setup.ask_ends
         )
+        parts = self._loop_parts(source, outlet)
+        self.loop = PollLoop(setup.name, parts, setup.loop)
+        self.inspect = Inspection(self.loop.mailbox, source)
+        self.interventions = ManualInterventions(self.loop.mailbox, self._worker_log)
+
+    def _new_engine(self) -> Engine:
+        setup = self.setup
+        copy = CopyMaker(setup.origin, setup.target_of).copy
+        engine = setup.make_engine(setup.engine, setup.jitter, setup.retry_levels, copy)
+        engine.decide_turns(setup.turn_rules)
+        engine.obey(setup.pause_rules)
+        engine.inherit(self._inherits.calls)
+        if setup.observers:
+            engine.observe(self._observers)
+        return engine
+
+    def _loop_parts(self, source: Source, outlet: Outlet) -> PollLoopParts:
+        setup, log = self.setup, self._worker_log
         catch_up = CatchUp() if isinstance(self._engine.guarantee, Broadcast) else None
         assignments = Assignments(
-            source, self._starts(source, catch_up), self._worker_log.warn, setup.preparations
+            source, self._starts(source, catch_up), log.warn, setup.preparations
         )
-        parts = PollLoopParts(
+        return PollLoopParts(
             source=source,
             engine=self._engine,
             pool=self._pool,
@@ -205,23 +117,15 @@ class Worker:
             completions=self._completions,
             assignments=assignments,
             offset_resets=OffsetResets(
-                source,
-                self._engine,
-                assignments,
-                setup.on_out_of_range,
-                self._worker_log,
-                setup.retry_levels,
+                source, self._engine, assignments, setup.on_out_of_range, log, setup.retry_levels
             ),
-            worker_log=self._worker_log,
+            worker_log=log,
             catch_up=catch_up,
             clock=self._clock,
-            on_phase=lambda phase: on_phase(self, phase),
+            on_phase=lambda phase: self._tell_phase(self, phase),
             on_paused=self._watch.set_paused,
             inherited=self._inherits.completions,
         )
-        self.loop = PollLoop(setup.name, parts, setup.loop)
-        self.inspect = Inspection(self.loop.mailbox, source)
-        self.interventions = ManualInterventions(self.loop.mailbox, self._worker_log)
 
     def _starts(self, source: Source, catch_up: CatchUp | None) -> StartOffsets:
         """Return what decides where partitions begin."""
@@ -339,7 +243,7 @@ class Worker:
             group=self.setup.origin.group,
             handlers=self.setup.origin.handler.split(","),
             phase=loop.phase.value,
-            is_ready=is_ready(loop),
+            is_ready=self.is_ready,
             catching_up=loop.catching_up,
             silent_s=loop.silent_s,
             slots=self.setup.engine.slots,
@@ -355,6 +259,13 @@ class Worker:
             loop = self._pool.event_loop() if isinstance(self._pool, PoolWithEventLoop) else None
             windows = evolve(windows, loop=loop, cannot_write=self.cannot_write)
         return evolve(self.outline(), windows=windows)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has its partitions, perhaps none, and need not catch up first."""
+        loop = self.loop
+        is_member = loop.phase is Phase.RUNNING and loop.ownership.in_group
+        return is_member and loop.catching_up is None
 
     @property
     def cannot_write(self) -> str | None:
@@ -377,48 +288,19 @@ class Worker:
         return CallPositions(self.children() if children is None else children)
 
     def log_summary(self) -> None:
-        """Log the summary line of the worker."""
-        self._worker_log.calls.calm()
-        did = self.counters
-        # Only if there are any: most workers skip nothing and let nothing expire.
-        more = "".join(
-            f" {number} {words}," for words, name in _RARE.items() if (number := getattr(did, name))
-        )
-        produced = f"{did.produced} produced, " if did.produced else ""
-        moved = f"{did.moved} moved to retry topics, " if self.setup.engine.retry.levels else ""
-        self._worker_log.info(
-            LogEvent.WORKER_STOPPED,
-            f"stopped: {did.processed} processed, {produced}{did.retried} retried, {moved}"
-            f"{did.dead_lettered} dead-lettered,{more} {self.loop.unfinished} unfinished"
-            f"{_from_where(self.loop.first_unfinished)}",
-            **{name: getattr(did, name) for name in _SUMMARY},
-            unfinished=self.loop.unfinished,
-        )
-        if self.loop.outlived:
+        """Log the last lines of the worker."""
+        loop, log = self.loop, self._worker_log
+        moves = bool(self.setup.engine.retry.levels)
+        log.stopped(self.counters, loop.unfinished, loop.first_unfinished, moves=moves)
+        if loop.outlived:
             late_s = self.setup.loop.stop_timeout_s
-            when = f"after {late_s:g} s" if self.loop.is_late else "when it stopped, known to hang"
-            self._worker_log.error(
+            when = f"after {late_s:g} s" if loop.is_late else "when it stopped, known to hang"
+            log.error(
                 LogEvent.CALLS_UNFINISHED,
-                f"{self.loop.outlived} calls had not returned {when}; {self._what_follows}",
-                calls=self.loop.outlived,
+                f"{loop.outlived} calls had not returned {when}; {self._what_follows}",
+                calls=loop.outlived,
             )
 
     @property
     def _what_follows(self) -> str:
         return what_follows(repeats=self._engine.guarantee.repeats)
-
-
-_SUMMARY = ("produced", "retried", *counters(progress=True))
-"""The counters that a worker's last line has as fields."""
-
-_RARE = {row.words: row.counter for row in OUTCOMES if row.is_progress and not row.is_common}
-"""The counters that it names only where they are not 0, by the word for them."""
-
-
-def _from_where(first: Sequence[tuple[TopicPartition, int]]) -> str:
-    """Name the first unfinished records."""
-    if not first:
-        return ""
-    shown = ", ".join(f"{name}@{offset}" for name, offset in first[:4])
-    more = f" and in {len(first) - 4} more partitions" if len(first) > 4 else ""
-    return f" (from {shown} on{more})"

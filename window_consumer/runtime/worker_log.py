@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 
+from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import (
     Assigned,
     HeadOfLineBlocked,
@@ -18,7 +19,9 @@ from window_consumer.engine.retry.output import Production
 from window_consumer.engine.scheduling.concurrency.adaptive_concurrency import LimitNews
 from window_consumer.model.errors import GivenUpError, PublishFailedError, WindowConsumerError
 from window_consumer.model.log_events import LogEvent
+from window_consumer.model.outcome import OUTCOMES, counters
 from window_consumer.model.protocols import CommitResults
+from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.call_log import CallLog
 from window_consumer.runtime.context import LoggableKey
 from window_consumer.runtime.limited_log import LimitedLog, Now
@@ -38,6 +41,12 @@ MUCH = 1.25
 
 _MILLISECONDS = re.compile(r"\b\d+ ?ms\b")
 """The client's texts contain the duration of each attempt, which must not make a line unique."""
+
+_SUMMARY = ("produced", "retried", *counters(progress=True))
+"""The counters that the last line has as fields."""
+
+_RARE = {row.words: row.counter for row in OUTCOMES if row.is_progress and not row.is_common}
+"""The counters that it names only where they are not 0, by the word for them."""
 
 
 class WorkerLog(LimitedLog):
@@ -193,3 +202,39 @@ class WorkerLog(LimitedLog):
                 if isinstance(error, GivenUpError):
                     event, text = LogEvent.COMMIT_GIVEN_UP, f"{name}: not committed: {error}"
                 self.limited(logging.WARNING, event, text, f"commit {error}")
+
+    def stopped(
+        self,
+        did: Counters,
+        unfinished: int,
+        first: Sequence[tuple[TopicPartition, int]],
+        *,
+        moves: bool,
+    ) -> None:
+        """Log what the worker has done; ``moves`` if it has retry topics.
+
+        ``first`` are the first unfinished records, one of each partition.
+        """
+        self.calls.calm()
+        # Only if there are any: most workers skip nothing and let nothing expire.
+        more = "".join(
+            f" {number} {words}," for words, name in _RARE.items() if (number := getattr(did, name))
+        )
+        produced = f"{did.produced} produced, " if did.produced else ""
+        moved = f"{did.moved} moved to retry topics, " if moves else ""
+        self.info(
+            LogEvent.WORKER_STOPPED,
+            f"stopped: {did.processed} processed, {produced}{did.retried} retried, {moved}"
+            f"{did.dead_lettered} dead-lettered,{more} {unfinished} unfinished{_from_where(first)}",
+            **{name: getattr(did, name) for name in _SUMMARY},
+            unfinished=unfinished,
+        )
+
+
+def _from_where(first: Sequence[tuple[TopicPartition, int]]) -> str:
+    """Name the first unfinished records."""
+    if not first:
+        return ""
+    shown = ", ".join(f"{name}@{offset}" for name, offset in first[:4])
+    more = f" and in {len(first) - 4} more partitions" if len(first) > 4 else ""
+    return f" (from {shown} on{more})"

@@ -22,8 +22,9 @@ from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.partitions.start_offsets import CommittedStartOffsets
 from window_consumer.runtime.pools.inline_event_loop import InlineEventLoop
 from window_consumer.runtime.topic_watch import TopicNews
-from window_consumer.runtime.transactions import TransactionalSink
-from window_consumer.runtime.worker import Worker, WorkerSetup
+from window_consumer.runtime.worker import Worker
+from window_consumer.runtime.worker_setup import WorkerSetup
+from window_consumer.runtime.writing.transactions import TransactionalSink
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.broker import FakeBroker, FakeSink
 from window_consumer.testing.fakes.source import FakeSource

@@ -40,7 +40,8 @@ from window_consumer.runtime.poll_loop import LoopRules
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.pools.pool import PoolParts
 from window_consumer.runtime.pools.registry import kind_for
-from window_consumer.runtime.worker import Worker, WorkerSetup
+from window_consumer.runtime.worker import Worker
+from window_consumer.runtime.worker_setup import WorkerSetup
 from window_consumer.spark.backfill.held_records import HeldRecords, HeldRecordsError, HoldRules
 from window_consumer.spark.backfill.messages import TaskMessage, ascending, messages_of
 from window_consumer.spark.backfill.results import Stopwatches, TaskResults
