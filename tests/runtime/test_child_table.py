@@ -166,8 +166,8 @@ def test_what_is_queued_behind_one_record_for_long_goes_to_an_idle_child(play: A
     it.begin(1)
     it.finish(1)
     assert it.offsets(1) == [[3]]
-    assert it.table.slot_of(behind) is it.table.slots[1]
-    assert it.table.slot_of(first) is it.table.slots[0]
+    assert it.table.queue.slot_of(behind) is it.table.slots[1]
+    assert it.table.queue.slot_of(first) is it.table.slots[0]
     it.finish(0)  # what was withdrawn is not finished here
     assert [slice_.messages[0].offset() for slice_ in it.completed] == [2, 0]
 
@@ -185,7 +185,7 @@ def test_nothing_is_queued_behind_a_record_that_takes_long_until_it_is_over(play
     assert it.tick(0) == pytest.approx(STUCK_S)
     it.now += STUCK_S
     assert it.tick(0) is None
-    assert (behind.waits, it.table.slot_of(behind)) == (True, None)
+    assert (behind.waits, it.table.queue.slot_of(behind)) == (True, None)
     assert it.offsets(0) == [[0, 1], [2]]
     it.finish(0)
     assert it.offsets(0) == [[2], [2]]  # sent again; the child finds the first one taken
@@ -196,15 +196,15 @@ def test_records_that_wait_or_lie_ready_are_taken_back_and_go_to_no_child(play: 
     it.use(1)
     running, ready, waiting = it.submit(0), it.submit(1, 2), it.submit(3)
     it.begin(0)
-    assert [message.offset() for message in it.table.take_back(waiting)] == [3]
+    assert [message.offset() for message in it.table.queue.take_back(waiting)] == [3]
     assert it.actions() == []
     assert len(it.completed) == 1
-    assert [message.offset() for message in it.table.take_back(ready)] == [1, 2]
-    assert it.table.take_back(running) == []
+    assert [message.offset() for message in it.table.queue.take_back(ready)] == [1, 2]
+    assert it.table.queue.take_back(running) == []
     it.use(2)
     assert it.offsets(1) == []
     assert len(it.completed) == 2
-    assert it.table.take_back(ready) == []
+    assert it.table.queue.take_back(ready) == []
 
 
 def test_a_death_costs_the_current_record_and_the_rest_goes_to_others(play: Any) -> None:
@@ -214,7 +214,7 @@ def test_a_death_costs_the_current_record_and_the_rest_goes_to_others(play: Any)
     queued = it.submit(5)
     it.begin(0, 3)
     it.begin(1)
-    assert it.table.slot_of(queued) is it.table.slots[0]
+    assert it.table.queue.slot_of(queued) is it.table.slots[0]
     (died, start) = it.exit(0)
     assert events([died]) == [LogEvent.CHILD_DIED]
     assert start == StartChild(0, 0.1)
@@ -378,7 +378,7 @@ def test_a_thread_that_dies_stops_the_worker(play: Any) -> None:
     error = WorkerStoppedError("a bug")
     it.table.on_lost(0, error)
     assert it.actions() == [StopWorker(error)]
-    assert it.table.slot_of(lost) is None
+    assert it.table.queue.slot_of(lost) is None
     it.submit(1)
     assert it.offsets(0) == [[0]]
 
@@ -423,7 +423,7 @@ class Fuzz:
 
     def take_back(self) -> None:
         if self.remote_slices:
-            self.count(self.it.table.take_back(self.rng.choice(self.remote_slices)))
+            self.count(self.it.table.queue.take_back(self.rng.choice(self.remote_slices)))
         self.settle(self.it.actions())
 
     def count(self, messages: list[Any]) -> None:

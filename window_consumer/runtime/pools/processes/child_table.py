@@ -1,20 +1,16 @@
 """The children of a pool: events in, actions out. No I/O, no threads, no clock, no lock.
 
-A slice goes to an idle child, or else is queued behind the work of another; it moves to a different
-child if that takes long. When a child dies, its current record fails, its finished records count,
-and the rest goes to other children. A dead child is replaced while its slot is needed, after a
-delay that grows with quick deaths. During the start, a child that does not become ready ends the
-start; later, ``max_starts`` of them in a row end the worker.
+A dead child is replaced while its slot is needed, after a delay that grows with quick deaths.
+During the start, a child that does not become ready ends the start; later, ``max_starts`` of them
+in a row end the worker. ``remote_queue`` says which child gets which slice.
 
 Methods are events; ``take_actions`` returns what has to be done because of them, in this order.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from enum import Enum, auto
-from itertools import count
 from typing import Any
 
 from window_consumer.model.errors import (
@@ -27,11 +23,9 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.fault import Failure
 from window_consumer.model.log_events import LogEvent
-from window_consumer.model.record import Message
 from window_consumer.runtime.calls.coroutine_calls import Interrupted
 from window_consumer.runtime.pools.processes.child_actions import (
     Action,
-    Complete,
     EndChild,
     KillChild,
     Log,
@@ -51,6 +45,7 @@ from window_consumer.runtime.pools.processes.child_slot import (
     ProcessPoolRules,
     SlotState,
 )
+from window_consumer.runtime.pools.processes.remote_queue import RemoteQueue
 from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice
 from window_consumer.runtime.pools.processes.shared_memory import SharedSlot
 
@@ -70,16 +65,17 @@ class ChildTable:
         self._rules = rules
         self._used = self.slots
         """The slots that may take slices. The others rest or have no child."""
-        self._waiting: deque[RemoteSlice] = deque()
-        self._next_serial = count(1).__next__
         self._phase = _Phase.STARTING
         self.failure: WindowConsumerError | None = None
         """Why the start failed."""
         self._actions: list[Action] = []
+        self._act = self._actions.append
+        self.queue = RemoteQueue(self.slots, self._act)
 
     def take_actions(self) -> list[Action]:
         """Return what has to be done, and remove it from the table."""
-        actions, self._actions = self._actions, []
+        actions = self._actions.copy()
+        self._actions.clear()
         return actions
 
     # ---- questions
@@ -98,11 +94,6 @@ class ChildTable:
     def is_ready(self) -> bool:
         """Whether all children in use can work."""
         return all(slot.state is SlotState.READY for slot in self._used)
-
-    def slot_of(self, remote_slice: RemoteSlice) -> ChildSlot | None:
-        """Return the slot whose child has a remote slice; None if it waits or is over."""
-        serial = remote_slice.serial
-        return next((s for s in self.slots if s.remote_slices.get(serial) is remote_slice), None)
 
     # ---- events of the worker
 
@@ -131,28 +122,20 @@ class ChildTable:
 
     def submit(self, remote_slice: RemoteSlice, now: float) -> None:
         """Queue a slice for an idle child."""
-        self._waiting.append(remote_slice)
+        self.queue.append(remote_slice)
         self._deal(now)
-
-    def take_back(self, remote_slice: RemoteSlice) -> list[Message]:
-        """Take back a slice's unclaimed records."""
-        messages = remote_slice.take_back()
-        if messages and remote_slice.waits:
-            self._waiting.remove(remote_slice)
-            self._complete(remote_slice)
-        return messages
 
     def kill(self, remote_slice: RemoteSlice, ending: Failure | Interrupted) -> None:
         """Kill the child that runs a slice, whose current record ends like this."""
-        slot = self.slot_of(remote_slice)
+        slot = self.queue.slot_of(remote_slice)
         if slot is not None:
             remote_slice.ending = ending
-            self._actions.append(KillChild(slot.number))
+            self._act(KillChild(slot.number))
 
     def kill_child(self, number: int) -> None:
         """Kill the child of a slot, if there is one."""
         if self.slots[number].has_child:
-            self._actions.append(KillChild(number))
+            self._act(KillChild(number))
 
     def stop(self) -> None:
         """Let all children end after their present work."""
@@ -177,7 +160,7 @@ class ChildTable:
                 remote_slice = slot.finish(message.serial, now)
                 if remote_slice is not None:
                     remote_slice.slice_.elapsed = message.elapsed_s
-                    self._complete(remote_slice)
+                    self.queue.complete(remote_slice)
                 self._deal(now)
             case RecordReport() | BatchReport():
                 remote_slice = slot.remote_slices.get(message.serial)
@@ -202,7 +185,7 @@ class ChildTable:
         """
         withdrawn, wait_s = self.slots[number].withdraw_if_stuck(now)
         if withdrawn is not None:
-            self._put_back(withdrawn)
+            self.queue.put_back(withdrawn)
             self._deal(now)
         return wait_s
 
@@ -219,9 +202,9 @@ class ChildTable:
         for remote_slice in reversed(list(slot.remote_slices.values())):
             remote_slice.slice_.elapsed = max(0.0, now - remote_slice.slice_.started)
             if remote_slice.on_child_exit(slot.death(remote_slice, end)):
-                self._complete(remote_slice)
+                self.queue.complete(remote_slice)
             else:
-                self._put_back(remote_slice)
+                self.queue.put_back(remote_slice)
         slot.clear()
         if was_serving and self._phase is not _Phase.STOPPING:
             why = "as its call did not return" if was_killed else "by itself"
@@ -257,7 +240,7 @@ class ChildTable:
     def _start_child(self, slot: ChildSlot, delay_s: float) -> None:
         slot.become(SlotState.STARTING)
         slot.pid = 0
-        self._actions.append(StartChild(slot.number, delay_s))
+        self._act(StartChild(slot.number, delay_s))
 
     def _rest(self, slot: ChildSlot, now: float) -> None:
         """Give a slot no more work, and end its child once it has been unused for long."""
@@ -270,17 +253,17 @@ class ChildTable:
                 slot.leaves_since = now
                 text = "the process %s is not needed, and did not leave within %g s; it is killed"
                 self._log(LogEvent.CHILD_KILLED, text, slot.name, self._rules.leave_s)
-                self._actions.append(KillChild(slot.number))
+                self._act(KillChild(slot.number))
         elif slot.is_idle and now - slot.rests_since >= self._rules.rest_s:
             slot.leaves_since = now
             self._end(slot)
         withdrawn = slot.withdraw()
         if withdrawn is not None:
-            self._put_back(withdrawn)
+            self.queue.put_back(withdrawn)
 
     def _end(self, slot: ChildSlot) -> None:
         slot.become(SlotState.LEAVING)
-        self._actions.append(EndChild(slot.number))
+        self._act(EndChild(slot.number))
 
     def _replace(self, slot: ChildSlot, end: str, wait_s: float) -> None:
         """Start the next child, unless it is of no use."""
@@ -308,48 +291,15 @@ class ChildTable:
         if self._phase is _Phase.STARTING:
             self._fail_start(error)
         else:
-            self._actions.append(StopWorker(error))
+            self._act(StopWorker(error))
 
     def _fail_start(self, failure: WindowConsumerError) -> None:
         if self._phase is _Phase.STARTING and self.failure is None:
             self.failure = failure
 
     def _deal(self, now: float) -> None:
-        """Deal the waiting slices; where none waits, slices that are queued behind others."""
-        if self._phase is _Phase.STOPPING:
-            return
-        while self._waiting:
-            slot = self._next_slot()
-            if slot is None:
-                return
-            self._post(slot, self._waiting.popleft(), now)
-        for idle in [slot for slot in self._used if slot.is_idle]:
-            for busy in self.slots:
-                remote_slice = busy.withdraw()
-                if remote_slice is None:
-                    continue
-                if remote_slice.messages:
-                    self._post(idle, remote_slice, now)
-                    break
-                self._put_back(remote_slice)  # all of it was taken back meanwhile
-
-    def _next_slot(self) -> ChildSlot | None:
-        idle = next((slot for slot in self._used if slot.is_idle), None)
-        return idle or next((slot for slot in self._used if slot.has_room), None)
-
-    def _post(self, slot: ChildSlot, remote_slice: RemoteSlice, now: float) -> None:
-        self._actions.append(slot.take(remote_slice, self._next_serial(), now))
-
-    def _put_back(self, remote_slice: RemoteSlice) -> None:
-        """Put a remote slice that was not begun back at the front of the queue."""
-        if remote_slice.messages:
-            self._waiting.appendleft(remote_slice)
-        else:
-            self._complete(remote_slice)
-
-    def _complete(self, remote_slice: RemoteSlice) -> None:
-        remote_slice.waits = False
-        self._actions.append(Complete(remote_slice.detach()))
+        if self._phase is not _Phase.STOPPING:
+            self.queue.deal(self._used, now)
 
     def _log(self, event: LogEvent, text: str, *args: Any) -> None:
-        self._actions.append(Log(event, text, args))
+        self._act(Log(event, text, args))

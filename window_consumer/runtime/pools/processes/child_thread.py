@@ -7,14 +7,18 @@ import select
 import traceback
 from collections import deque
 from collections.abc import Sequence
+from traceback import FrameSummary
 from typing import Protocol
 
 from window_consumer.model.errors import RunError, WorkerStoppedError
+from window_consumer.runtime.figures.stack_dump import ChildPicture, ChildState
 from window_consumer.runtime.pools.processes.child_actions import Post
 from window_consumer.runtime.pools.processes.child_logs import LogLine, log
 from window_consumer.runtime.pools.processes.child_process import Child, end_in_words
+from window_consumer.runtime.pools.processes.child_slot import ChildSlot, SlotState
 from window_consumer.runtime.pools.processes.serialization import packed, pickled
 from window_consumer.runtime.pools.processes.shared_memory import SharedSlot
+from window_consumer.runtime.stack import handlers_lines
 from window_consumer.runtime.threads import WatchedThread
 
 
@@ -88,6 +92,35 @@ class ChildThread:
             self._wake_up()
         else:
             self.child.kill()
+
+    def stack(self) -> Sequence[FrameSummary]:
+        """Return where the child's handler stands; empty without an answer of the child."""
+        return () if self.child is None else handlers_lines(self.child.frames())
+
+    def ask_for_frames(self, slot: ChildSlot) -> bool:
+        """Request the stack of the child of ``slot``; return False where it runs no handler."""
+        if self.child is None or slot.running is None:
+            return False
+        self.child.ask_for_frames()
+        return True
+
+    def picture(self, slot: ChildSlot, deadline: float | None) -> ChildPicture:
+        """Return what the child does; with a ``deadline``, wait until then for its stack."""
+        child, running = self.child, slot.running
+        if child is None or slot.state is SlotState.STARTING:
+            return ChildPicture(slot.name, slot.pid, ChildState.STARTING)
+        if running is None:
+            state = ChildState.RESTING if slot.rests else ChildState.IDLE
+            return ChildPicture(slot.name, slot.pid, state)
+        remote_slice, message = running
+        return ChildPicture(
+            slot.name,
+            slot.pid,
+            ChildState.RUNNING,
+            (remote_slice.slice_.partition.name, message.offset()),
+            slot.handler_of(remote_slice),
+            () if deadline is None else handlers_lines(child.asked_frames(deadline)),
+        )
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until child and thread have ended; return False on a timeout."""

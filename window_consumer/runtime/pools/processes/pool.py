@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
@@ -25,7 +25,7 @@ from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import INTERRUPTED
-from window_consumer.runtime.figures.stack_dump import ChildPicture, ChildState
+from window_consumer.runtime.figures.stack_dump import ChildPicture
 from window_consumer.runtime.pools.pool import MakePool, PoolKind, PoolParts
 from window_consumer.runtime.pools.processes.child_actions import (
     Action,
@@ -37,18 +37,17 @@ from window_consumer.runtime.pools.processes.child_actions import (
     StartChild,
     StopWorker,
 )
-from window_consumer.runtime.pools.processes.child_process import STACK_S, Child
-from window_consumer.runtime.pools.processes.child_slot import (
-    ChildSlot,
-    ProcessPoolRules,
-    SlotState,
-)
+from window_consumer.runtime.pools.processes.child_process import STACK_S
+from window_consumer.runtime.pools.processes.child_slot import ChildSlot, ProcessPoolRules
 from window_consumer.runtime.pools.processes.child_table import ChildTable
 from window_consumer.runtime.pools.processes.child_thread import ChildThread
 from window_consumer.runtime.pools.processes.remote_batch import RemoteBatch
-from window_consumer.runtime.pools.processes.remote_slice import RemoteSlice, WatchedCall
+from window_consumer.runtime.pools.processes.remote_slice import (
+    RemoteClaims,
+    RemoteSlice,
+    WatchedCall,
+)
 from window_consumer.runtime.pools.processes.shared_memory import SharedSlot
-from window_consumer.runtime.stack import handlers_lines
 
 LEAVE_S: Final = 2.0
 """The least time that children get to leave their lifespan."""
@@ -58,27 +57,6 @@ _DEATH_S: Final = 5.0
 it."""
 
 DEFAULT_RULES: Final = ProcessPoolRules()
-
-
-class RemoteClaims:
-    """The claims on a slice's records, some of which a child may have. Owner: any thread."""
-
-    def __init__(
-        self, remote_slice: RemoteSlice, take_back: Callable[[RemoteSlice], list[Message]]
-    ):
-        self.remote_slice = remote_slice
-        self._take_back = take_back
-
-    def left(self) -> int:
-        """Return the number of unclaimed records."""
-        return self.remote_slice.left()
-
-    def take_back(self) -> list[Message]:
-        """Take back all unclaimed records.
-
-        Returns once the outcomes of all claimed records but the last are known.
-        """
-        return self._take_back(self.remote_slice)
 
 
 class ProcessPool:
@@ -177,7 +155,7 @@ class ProcessPool:
 
     def _take_back(self, remote_slice: RemoteSlice) -> list[Message]:
         with self._changed:
-            messages = self._table.take_back(remote_slice)
+            messages = self._table.queue.take_back(remote_slice)
             self._carry_out()
             self._changed.wait_for(lambda: remote_slice.is_reported)
             return messages
@@ -189,11 +167,10 @@ class ProcessPool:
         """
         remote_slice = _remote(stalled.slice_)
         with self._changed:
-            slot = self._table.slot_of(remote_slice)
+            slot = self._table.queue.slot_of(remote_slice)
             if slot is None or not remote_slice.is_on(stalled.offset):
                 return None
-            child = self._child(slot)
-            where = () if child is None else handlers_lines(child.frames())
+            where = self._threads[slot.number].stack()
             note = "" if where else ", and its process does not report its stack"
             handler = slot.handler_of(remote_slice)
             failure = self._caller.describe_stall(where, stalled.seconds, handler, note)
@@ -206,10 +183,12 @@ class ProcessPool:
         """Return what the children do at this moment. Any thread may ask."""
         with self._changed:
             slots = [slot for slot in self._table.slots if slot.has_child and slot.pid]
-            asked = {slot.number for slot in slots if self._ask_for_frames(slot)}
+            threads = self._threads
+            asked = {each.number for each in slots if threads[each.number].ask_for_frames(each)}
             deadline = perf_counter() + STACK_S
             return [
-                self._picture(slot, deadline if slot.number in asked else None) for slot in slots
+                threads[each.number].picture(each, deadline if each.number in asked else None)
+                for each in slots
             ]
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:
@@ -303,37 +282,6 @@ class ProcessPool:
         thread = ChildThread(action.slot, name, self._equip, self._rules.leave_s, self)
         previous, self._threads[action.slot] = self._threads.get(action.slot), thread
         thread.start(action.delay_s, previous)
-
-    # ---- what children do
-
-    def _child(self, slot: ChildSlot) -> Child | None:
-        return self._threads[slot.number].child
-
-    def _ask_for_frames(self, slot: ChildSlot) -> bool:
-        """Request the stack of a child that runs a handler; return False where it runs none."""
-        child = self._child(slot)
-        if child is None or slot.running is None:
-            return False
-        child.ask_for_frames()
-        return True
-
-    def _picture(self, slot: ChildSlot, deadline: float | None) -> ChildPicture:
-        """Return what a child does; with a ``deadline``, wait until then for its stack."""
-        child, running = self._child(slot), slot.running
-        if child is None or slot.state is SlotState.STARTING:
-            return ChildPicture(slot.name, slot.pid, ChildState.STARTING)
-        if running is None:
-            state = ChildState.RESTING if slot.rests else ChildState.IDLE
-            return ChildPicture(slot.name, slot.pid, state)
-        remote_slice, message = running
-        return ChildPicture(
-            slot.name,
-            slot.pid,
-            ChildState.RUNNING,
-            (remote_slice.slice_.partition.name, message.offset()),
-            slot.handler_of(remote_slice),
-            () if deadline is None else handlers_lines(child.asked_frames(deadline)),
-        )
 
     def _log_garbled(self, slot: ChildSlot, trouble: str) -> None:
         self._logger.error(

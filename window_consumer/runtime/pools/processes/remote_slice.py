@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from window_consumer.engine.scheduling.slices import Deviations, RecordsReturned, Slice
@@ -206,3 +207,24 @@ class RemoteSlice:
         rest = len(self.messages) - count
         cut, self.messages = self.messages[rest:], self.messages[:rest]
         return cut
+
+
+class RemoteClaims:
+    """The claims on a slice's records, some of which a child may have. Owner: any thread."""
+
+    def __init__(
+        self, remote_slice: RemoteSlice, take_back: Callable[[RemoteSlice], list[Message]]
+    ):
+        self.remote_slice = remote_slice
+        self._take_back = take_back
+
+    def left(self) -> int:
+        """Return the number of unclaimed records."""
+        return self.remote_slice.left()
+
+    def take_back(self) -> list[Message]:
+        """Take back all unclaimed records.
+
+        Returns once the outcomes of all claimed records but the last are known.
+        """
+        return self._take_back(self.remote_slice)
