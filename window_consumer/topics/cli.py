@@ -13,10 +13,12 @@ from window_consumer.cli.output import OK, explain
 from window_consumer.config import Mask
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.loading import load_app
+from window_consumer.topics.cluster_plan import ClusterPlan
 from window_consumer.topics.formats.kafka_scripts import as_shell
 from window_consumer.topics.formats.strimzi import as_strimzi
 from window_consumer.topics.formats.terraform import as_terraform
-from window_consumer.topics.plan import AssumedSizes, ClusterPlan, Planner
+from window_consumer.topics.plan import Planner
+from window_consumer.topics.source_models import AssumedSizes
 
 _WAIT_S = 10.0
 """Short, because a person waits for the answer."""

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import frozen
 
 from window_consumer.config import LoadedConfig, Mask, WorkerConfig, effective_kafka, load
 from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.cluster.topics import NewCopyTopic, Topic
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.model.errors import (
-    ConfigError,
-    MissingTopicError,
-    NotPermittedError,
-    UsageError,
-)
+from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.plan.clients import Clients
 from window_consumer.plan.definition import AppDefinition
-from window_consumer.plan.event_topics import event_properties
 from window_consumer.plan.feature import AclRule
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.ladder_topics import (
@@ -35,59 +28,12 @@ from window_consumer.plan.ladder_topics import (
     new_copy_topic,
     new_entry,
     new_state,
-    own_model,
     writes_dead_letters,
 )
-from window_consumer.plan.topics.patterns import matching_topics
+from window_consumer.plan.topics.event_topics import event_properties
 from window_consumer.topics.acls import merged, rights_of, rights_of_events
-
-_TELEMETRY: Final = "telemetry"
-"""Takes the place of workers on a cluster that only gets the trace and the audit."""
-
-
-@frozen
-class AssumedSizes:
-    """Assumed sizes of the source topics, used instead of asking the cluster."""
-
-    partitions: int
-    replication: int
-
-
-@frozen
-class PlannedTopic:
-    """A topic for copies, and its purpose."""
-
-    new: NewCopyTopic
-    what: str
-    is_read: bool = False
-    """Whether the worker reads it together with its source, whose partition count it then needs."""
-    partitions_now: int | None = None
-    """None if it does not exist or was not asked for."""
-
-    @property
-    def is_too_narrow(self) -> bool:
-        """Whether it is a retry topic with fewer partitions than its source."""
-        now = self.partitions_now
-        return self.is_read and now is not None and now < self.new.partitions
-
-
-@define
-class ClusterPlan:
-    """What one cluster needs."""
-
-    bootstrap: str
-    """Empty if the configuration does not give it."""
-    workers: list[str] = field(factory=list)
-    groups: list[str] = field(factory=list)
-    topics: list[PlannedTopic] = field(factory=list)
-    rights: list[AclRule] = field(factory=list)
-    notes: list[str] = field(factory=list)
-    """What the reader should know about it, a sentence each."""
-
-    @property
-    def is_for_telemetry(self) -> bool:
-        """Whether no worker reads there: only events and counts are written to it."""
-        return self.workers == [_TELEMETRY]
+from window_consumer.topics.cluster_plan import TELEMETRY, ClusterPlan, PlannedTopic, compared
+from window_consumer.topics.source_models import AssumedSizes, SourceModels
 
 
 @frozen
@@ -160,12 +106,13 @@ class Planner:
         models: dict[str, dict[str, list[Model]]] = {}
         clusters: dict[str, Cluster] = {}
         replication: dict[str, int] = {}
+        source_models = SourceModels(self.loaded, self.sizes)
         for name in self.workers:
             worker = self.loaded.config.workers[name]
             bootstrap = self._bootstrap(worker)
             plan = found.setdefault(bootstrap, ClusterPlan(bootstrap))
             cluster = None if self.sizes is not None else self._connect(worker)
-            sources = self._sources(worker, cluster, plan)
+            sources = source_models.of(worker, cluster, plan)
             if cluster is not None:
                 clusters[bootstrap] = cluster
             safest = max((model.replication for model in sources.values()), default=1)
@@ -178,7 +125,7 @@ class Planner:
                 for source, model in sources.items()
                 for topic in self._of_source(worker, source, model)
             ]
-            plan.topics += topics if cluster is None else _compared(topics, cluster)
+            plan.topics += topics if cluster is None else compared(topics, cluster)
             plan.rights += self._rights(worker, sources)
             if worker.group:
                 plan.notes += _covered(worker, sources)
@@ -190,7 +137,7 @@ class Planner:
         for bootstrap, plan in found.items():
             plan.topics += _states(models.get(bootstrap, {}))
             plan.rights = merged(plan.rights)
-            plan.notes = list(dict.fromkeys([*self._assumed(), *plan.notes]))
+            plan.notes = list(dict.fromkeys([*source_models.assumptions, *plan.notes]))
         return list(found.values())
 
     def _add_telemetry(
@@ -205,12 +152,12 @@ class Planner:
             return
         first = self.loaded.config.workers[next(iter(self.workers))]
         bootstrap = self._shown(event_properties(self.loaded.config, first, "admin"))
-        plan = found.setdefault(bootstrap, ClusterPlan(bootstrap, workers=[_TELEMETRY]))
+        plan = found.setdefault(bootstrap, ClusterPlan(bootstrap, workers=[TELEMETRY]))
         new = [
             PlannedTopic(each.as_new(replication.get(bootstrap, 1)), each.what) for each in topics
         ]
         cluster = clusters.get(bootstrap)
-        plan.topics += new if cluster is None else _compared(new, cluster)
+        plan.topics += new if cluster is None else compared(new, cluster)
         plan.rights += rights_of_events(topics, create=self.loaded.config.topics.create)
 
     def _add_rights_of_features(self, found: dict[str, ClusterPlan]) -> None:
@@ -239,68 +186,6 @@ class Planner:
     def _connect(self, worker: WorkerConfig) -> Cluster:
         return Clients.connect(self.loaded, worker, self.oauth_token, self.timeout_s).cluster
 
-    # ---- the source topics
-
-    def _sources(
-        self, worker: WorkerConfig, cluster: Cluster | None, plan: ClusterPlan
-    ) -> dict[str, Model]:
-        if self.sizes is not None:
-            if worker.patterns:
-                where = self.loaded.where(("workers", worker.name, "patterns"))
-                raise UsageError(
-                    f"{where}: workers.{worker.name}.patterns: only the cluster knows which topics"
-                    " match: leave out --partitions and --replication-factor so that it is asked,"
-                    " or choose other workers with --only"
-                )
-            own = worker.own_topics
-            partitions = self.sizes.partitions if own is None else own.partitions
-            model = Model(partitions, self.sizes.replication)
-            return dict.fromkeys(worker.topics, model)
-        assert cluster is not None  # without sizes it is asked
-        return self._asked(worker, cluster, plan)
-
-    def _asked(self, worker: WorkerConfig, cluster: Cluster, plan: ClusterPlan) -> dict[str, Model]:
-        names = worker.topics
-        if worker.patterns:
-            names = tuple(matching_topics(self.loaded.config, worker, cluster.topic_names()))
-            matched = ", ".join(names) or "no topic yet"
-            plan.notes.append(
-                f"{worker.name} reads by patterns, which match {matched}. A topic that appears"
-                " later needs all of this, too."
-            )
-        there = self._described(worker, names, cluster)
-        models = {}
-        for name in names:
-            if name not in there and worker.own_topics is not None:
-                models[name] = own_model(worker.own_topics)
-                continue
-            theirs = cluster.topic_config(name)
-            models[name] = Model.of(there[name], theirs)
-            if not theirs:
-                plan.notes.append(
-                    f"The cluster does not tell the settings of {name} (DESCRIBE_CONFIGS). {_USUAL}"
-                )
-        return models
-
-    def _described(
-        self, worker: WorkerConfig, names: Sequence[str], cluster: Cluster
-    ) -> dict[str, Topic]:
-        where = self.loaded.where(("workers", worker.name, "topics"))
-        try:
-            there = cluster.topics(names)
-        except NotPermittedError as error:
-            raise NotPermittedError(
-                f"{where}: workers.{worker.name}: not authorised: needs DESCRIBE on topics"
-                f" {', '.join(names)} ({error}): ask with other rights, or {_OFFLINE}"
-            ) from error
-        missing = [name for name in names if name not in there]
-        if missing and worker.own_topics is None:
-            raise MissingTopicError(
-                f"{where}: workers.{worker.name}: the cluster at {cluster.bootstrap} has no topic"
-                f" {', '.join(missing)}: create it, correct the name, or {_OFFLINE}"
-            )
-        return there
-
     # ---- what they need
 
     def _of_source(self, worker: WorkerConfig, source: str, model: Model) -> Iterator[PlannedTopic]:
@@ -326,28 +211,11 @@ class Planner:
         dead_letters = self.workers[worker.name]
         yield from rights_of(worker, list(sources), create=create, dead_letters=dead_letters)
 
-    def _assumed(self) -> list[str]:
-        if self.sizes is None:
-            return []
-        return [f"The cluster was not asked for the settings of the source topics. {_USUAL}"]
-
 
 def _may_write(worker: WorkerConfig) -> bool:
     """Return whether a worker may write dead letters, according to the configuration."""
     is_conditional = all(handler in worker.routes for handler in worker.handlers)
     return writes_dead_letters(worker, may_be_unroutable=is_conditional)
-
-
-def _compared(topics: Sequence[PlannedTopic], cluster: Cluster) -> list[PlannedTopic]:
-    """Fill in each topic's present partitions; a topic that we may not see counts as missing."""
-    names = set(cluster.topic_names())
-    there = cluster.topics([each.new.name for each in topics if each.new.name in names])
-    return [
-        evolve(each, partitions_now=there[each.new.name].partitions)
-        if each.new.name in there
-        else each
-        for each in topics
-    ]
 
 
 def _states(models: Mapping[str, Sequence[Model]]) -> Iterator[PlannedTopic]:
@@ -369,8 +237,4 @@ def _covered(worker: WorkerConfig, sources: Mapping[str, Model]) -> Iterator[str
 _NAME_IT = (
     "(where decorators of an application give what is missing, name it:"
     " window-consumer topics plan MODULE:APP)"
-)
-_OFFLINE = "say --partitions and --replication-factor"
-_USUAL = (
-    "max.message.bytes is 64 KiB above Kafka's default, min.insync.replicas that of the brokers."
 )

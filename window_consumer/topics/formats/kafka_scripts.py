@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from window_consumer.plan.feature import AclRule
+from window_consumer.topics.cluster_plan import ClusterPlan, PlannedTopic
 from window_consumer.topics.formats.identifiers import camel_case, comments
-from window_consumer.topics.plan import ClusterPlan, PlannedTopic
 
 _ADDRESS = '"${KAFKA_BOOTSTRAP:?HOST:PORT of a broker}"'
 _PRINCIPAL = '"${PRINCIPAL:?User:NAME of the workers}"'

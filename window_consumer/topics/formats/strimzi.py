@@ -9,8 +9,8 @@ import yaml
 
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.feature import AclRule
+from window_consumer.topics.cluster_plan import ClusterPlan, PlannedTopic
 from window_consumer.topics.formats.identifiers import camel_case, comments, kubernetes_name
-from window_consumer.topics.plan import ClusterPlan, PlannedTopic
 
 _VERSION = "kafka.strimzi.io/v1"
 """The version of Strimzi 0.49 and later; the older v1beta2 was removed in 1.0."""

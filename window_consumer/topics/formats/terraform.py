@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 
 from window_consumer.plan.feature import AclRule
+from window_consumer.topics.cluster_plan import ClusterPlan, PlannedTopic
 from window_consumer.topics.formats.identifiers import camel_case, comments, identifier
-from window_consumer.topics.plan import ClusterPlan, PlannedTopic
 
 _KINDS = {"topic": "Topic", "group": "Group", "transactional-id": "TransactionalID"}
 
