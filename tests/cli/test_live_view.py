@@ -11,8 +11,9 @@ from rich.console import Console
 
 from tests.golden_texts import Golden
 from tests.telemetry.workers import a_snapshot
-from window_consumer.admin.commands.live_view import duration, view
+from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.screen import Memory, TopScene, WorkerScene
+from window_consumer.admin.commands.worker_lines import duration
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.latency_histogram import BOUNDS_S, Histogram
