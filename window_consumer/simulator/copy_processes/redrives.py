@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,69 +12,21 @@ from window_consumer.dlq.redrive import RedriveRules
 from window_consumer.dlq.redrive_copy import Destination
 from window_consumer.dlq.redrive_state import Resolved, read_resolved
 from window_consumer.engine.retry.retry_topics import state_topic
-from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.protocols import Copy, Delivery
-from window_consumer.model.record import Message, TopicPartition
-from window_consumer.simulator.copy_processes.process import CopyProcess
+from window_consumer.model.record import TopicPartition
+from window_consumer.simulator.copy_processes.process import (
+    CONDITIONS,
+    CopyProcess,
+    CopyProcessSink,
+    WatchedProgress,
+)
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.schedule import GROUP, copy_topic, entry_topic
 from window_consumer.simulator.watches.redrives import RedriveWatch, WatchedRun
 from window_consumer.testing.fakes.log import FakeLog, FakeMessage
-from window_consumer.testing.fakes.redrive import FakeOutlet, FakeProgress, Step
-from window_consumer.testing.fakes.sink import FakeSink, FateOf
-from window_consumer.testing.fakes.topics import FakeTopics
+from window_consumer.testing.fakes.redrive import FakeOutlet
 
 if TYPE_CHECKING:
     from window_consumer.simulator.shared import SharedSimulation
-
-Matches = Callable[[Message], bool]
-
-_CONDITIONS: dict[str, Matches | None] = {
-    "all": None,
-    "of one key": lambda message: message.key() == b"a",
-    "at odd offsets": lambda message: message.offset() % 2 == 1,
-}
-
-
-class _Letters(FakeProgress):
-    def __init__(self, scene: SharedSimulation, watch: RedriveWatch, run: WatchedRun, *steps: Step):
-        super().__init__(scene.broker, run.rules.by, scene.rng, *steps)
-        self._watch = watch
-        self._run = run
-
-    def read(self, max_records: int) -> Sequence[FakeMessage]:
-        messages = super().read(max_records)
-        self._watch.read(self._run, messages)
-        return messages
-
-    def commit(self) -> None:
-        self._watch.committing(self._run, self.progress())
-        super().commit()
-
-
-class _Sink(FakeSink):
-    def __init__(self, topics: FakeTopics, fate_of: FateOf, watch: RedriveWatch, run: WatchedRun):
-        super().__init__(topics, fate_of)
-        self._watch = watch
-        self._run = run
-
-    def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        if copy.topic != self._run.rules.state_topic:
-            self._watch.sending(self._run, copy)
-
-        def answer(error: PublishFailedError | None) -> None:
-            self._watch.answered(self._run, copy, error)
-            on_delivery(error)
-
-        super().write(copy, answer)
-
-    def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
-        message = super().append(name, copy)
-        if name.topic == self._run.rules.state_topic:
-            self._watch.remembered(self._run, message)
-        else:
-            self._watch.written(self._run, copy, message)
-        return message
 
 
 @frozen
@@ -125,7 +77,7 @@ class Redrives:
         self._go(
             _RedriveRequest(
                 source=rng.choice(self._plan.sources),
-                what=rng.choice(("all", *_CONDITIONS)),
+                what=rng.choice(("all", *CONDITIONS)),
                 rate=20.0 if rng.random() < 0.1 else None,
                 restart=rng.random() < 0.1,
             )
@@ -168,7 +120,7 @@ class Redrives:
             topic_id=None if facts is None else facts.topic_id,
             max_redrives=self._plan.redriving.max_redrives,
             rate=request.rate,
-            matches=_CONDITIONS[request.what],
+            matches=CONDITIONS[request.what],
             batch_records=self._plan.redriving.batch_records,
         )
 
@@ -179,9 +131,9 @@ class Redrives:
         known = read_resolved(self._memory.messages, run.topic, rules.topic_id)
         self._watch.begin(run, known)
         scene.broker.group(rules.by).commit_fault = self._fault_plan.commit_fault
-        letters = _Letters(scene, self._watch, run, process.step, process.may_die)
+        letters = WatchedProgress(process, rules.by, self._watch, run)
         letters.begin(run.topic, f"wcr1.{rules.topic_id}", restart=run.restart)
-        make_sink = partial(_Sink, watch=self._watch, run=run)
+        make_sink = partial(CopyProcessSink[WatchedRun], watch=self._watch, process=run)
         fate = scene.broker.fate
         outlet = FakeOutlet(self._topics, fate, make_sink, self._rng, process.step)
         redrive = scene.subject.make_redrive(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
-from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.offset_ranges import Span
-from window_consumer.model.protocols import CommittedOffset, Copy, Delivery
-from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.protocols import CommittedOffset
+from window_consumer.model.record import TopicPartition
 from window_consumer.replay.copies import ReplayTarget
 from window_consumer.replay.ranges import (
     LastRun,
@@ -23,35 +22,28 @@ from window_consumer.replay.ranges import (
     planned,
 )
 from window_consumer.replay.replay import ReplayRules
-from window_consumer.simulator.copy_processes.process import CopyProcess
+from window_consumer.simulator.copy_processes.process import (
+    CONDITIONS,
+    CopyProcess,
+    CopyProcessSink,
+    WatchedProgress,
+)
 from window_consumer.simulator.fault_plan import FaultPlan
 from window_consumer.simulator.schedule import GROUP, entry_topic
 from window_consumer.simulator.watches.replays import ReplayWatch, WatchedReplay
-from window_consumer.testing.fakes.log import FakeMessage
-from window_consumer.testing.fakes.redrive import FakeOutlet, FakeProgress, Step
-from window_consumer.testing.fakes.sink import FakeSink, FateOf
-from window_consumer.testing.fakes.topics import FakeTopics
+from window_consumer.testing.fakes.redrive import FakeOutlet
 
 if TYPE_CHECKING:
     from window_consumer.simulator.shared import SharedSimulation
-
-_CONDITIONS: dict[str, Callable[[Message], bool] | None] = {
-    "all": None,
-    "of one key": lambda message: message.key() == b"a",
-    "at odd offsets": lambda message: message.offset() % 2 == 1,
-}
 
 _RESUMED = 0.7
 """How often a new replay resumes an interrupted one, if any."""
 
 
-class _WatchedProgress(FakeProgress):
-    def __init__(
-        self, scene: SharedSimulation, watch: ReplayWatch, process: WatchedReplay, *steps: Step
-    ):
-        super().__init__(scene.broker, process.group, scene.rng, *steps)
-        self._watch = watch
-        self._process = process
+class _ReplayProgress(WatchedProgress[WatchedReplay]):
+    def __init__(self, steps: CopyProcess, watch: ReplayWatch, process: WatchedReplay):
+        super().__init__(steps, process.group, watch, process)
+        self._runs = watch
 
     def claim(
         self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]
@@ -62,12 +54,7 @@ class _WatchedProgress(FakeProgress):
             for name, text in marks.items():
                 mark = RunMark.parse(text)
                 if mark is not None and self._group.committed(name).metadata == text:
-                    self._watch.claimed(self._process, is_over=bool(mark.is_over))
-
-    def read(self, max_records: int) -> Sequence[FakeMessage]:
-        messages = super().read(max_records)
-        self._watch.read(self._process, messages)
-        return messages
+                    self._runs.claimed(self._process, is_over=bool(mark.is_over))
 
     def conclude(self) -> None:
         over = {name: RunMark.parse(mark) for name, mark in self._marks.items()}
@@ -75,33 +62,6 @@ class _WatchedProgress(FakeProgress):
         ends = {name: Span(mark.span.end, mark.span.end) for name, mark in marks.items()}
         self.claim(ends, {name: str(mark) for name, mark in marks.items()})
         self._may_die()
-
-    def commit(self) -> None:
-        self._watch.committing(self._process, self.progress())
-        super().commit()
-
-
-class _EntrySink(FakeSink):
-    def __init__(
-        self, topics: FakeTopics, fate_of: FateOf, watch: ReplayWatch, process: WatchedReplay
-    ):
-        super().__init__(topics, fate_of)
-        self._watch = watch
-        self._process = process
-
-    def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        self._watch.sending(self._process, copy)
-
-        def answer(error: PublishFailedError | None) -> None:
-            self._watch.answered(self._process, copy, error)
-            on_delivery(error)
-
-        super().write(copy, answer)
-
-    def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
-        message = super().append(name, copy)
-        self._watch.written(self._process, copy, message)
-        return message
 
 
 @frozen
@@ -174,7 +134,7 @@ class Replays:
                 log.name.partition: 0 if from_start else int(rng.random() * (log.end + 1))
                 for log in chosen
             },
-            rng.choice(("all", *_CONDITIONS)),
+            rng.choice(("all", *CONDITIONS)),
             new_ids=rng.random() < 0.2,
         )
 
@@ -186,7 +146,7 @@ class Replays:
             f"{GROUP}.replay.{request}",
             request.source,
             self._plan.replaying.batch_records,
-            _CONDITIONS[request.what],
+            CONDITIONS[request.what],
             restart=restart,
             new_ids=request.new_ids,
         )
@@ -208,7 +168,7 @@ class Replays:
         scene, steps = self._scene, self._process
         group = scene.broker.group(process.group)
         group.commit_fault = self._fault_plan.commit_fault
-        progress = _WatchedProgress(scene, self._watch, process, steps.step, steps.may_die)
+        progress = _ReplayProgress(steps, self._watch, process)
         logs = {
             log.name: Span(log.start, log.end) for log in self._topics.by_name[request.source].logs
         }
@@ -247,7 +207,7 @@ class Replays:
         self,
         process: WatchedReplay,
         request: _ReplayRequest,
-        progress: _WatchedProgress,
+        progress: _ReplayProgress,
         spans: Mapping[TopicPartition, Span],
     ) -> bool:
         scene, steps, subject = self._scene, self._process, self._scene.subject
@@ -262,7 +222,7 @@ class Replays:
             run=process.run,
             new_ids=request.new_ids,
         )
-        make_sink = partial(_EntrySink, watch=self._watch, process=process)
+        make_sink = partial(CopyProcessSink[WatchedReplay], watch=self._watch, process=process)
         replay = subject.make_replay(
             rules=ReplayRules(
                 spans={name.partition: span for name, span in spans.items()},

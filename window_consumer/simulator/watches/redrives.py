@@ -179,6 +179,8 @@ class RedriveWatch:
 
     def sending(self, run: WatchedRun, copy: Copy) -> None:
         """Check a copy that a process sends to the entry topic."""
+        if copy.topic == run.rules.state_topic:
+            return
         alike = [letter for letter in run.read if _is_copy_of(letter, copy)]
         alike.sort(key=lambda each: not (run.wants(each) and run.can_have(each)))
         if not alike:
@@ -198,7 +200,9 @@ class RedriveWatch:
             self._violate(f"{run} puts {place} back as another record: {text}")
 
     def written(self, run: WatchedRun, copy: Copy, message: FakeMessage) -> None:
-        """Record a copy in the entry topic: it is a record like any other."""
+        """Record a copy in the entry topic, a record like any other, or one in the memory."""
+        if copy.topic == run.rules.state_topic:
+            self._remembered(run, message)
         if id(copy) not in run.sent:
             return
         letter = run.sent[id(copy)][1]
@@ -230,7 +234,7 @@ class RedriveWatch:
         elif error.too_large:
             run.refused.add(letter)
 
-    def remembered(self, run: WatchedRun, message: FakeMessage) -> None:
+    def _remembered(self, run: WatchedRun, message: FakeMessage) -> None:
         """Check a record in the memory of resolved dead letters."""
         resolved = read_resolved([message], run.topic, run.rules.topic_id)
         covered = [each for each in self._all(run.topic) if each.position in resolved]
