@@ -18,8 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from tests.database.once_shop import QUICK, OnceShop
 from tests.waiting import wait_until
 from window_consumer.database.dialects.dialect import EffectKey, EffectOwner
-from window_consumer.database.once.session import Engine, OnceSession, transaction_on
+from window_consumer.database.once.session import OnceSession
 from window_consumer.database.once.tables import OnceTables
+from window_consumer.database.once.transactions import Engine, transaction_on
 
 DRIVERS: Final = [
     ("sqlite", False),

@@ -18,7 +18,7 @@ from window_consumer.database.django.models import OnceModel, OutboxModel
 from window_consumer.database.django_settings import url_of_alias
 from window_consumer.database.once.once import DEFAULT_KEEP, Duration, Once, keep_alive
 from window_consumer.database.once.once_ids import BusinessId
-from window_consumer.database.once.session import EffectTransaction, SyncTransaction
+from window_consumer.database.once.transactions import EffectTransaction, SyncTransaction
 from window_consumer.database.once.writer import WriterTurns
 from window_consumer.database.outbox.table import ADDED, Outbox
 from window_consumer.model.errors import UsageError

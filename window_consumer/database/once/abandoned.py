@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from window_consumer.database.once.fence_locks import Backend, locks_of
-from window_consumer.database.once.session import Engine
+from window_consumer.database.once.transactions import Engine
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Record
 from window_consumer.runtime.log import own_logger

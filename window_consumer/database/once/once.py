@@ -16,19 +16,25 @@ from window_consumer.config.units import parse_duration
 from window_consumer.database.dialects import dialect_of
 from window_consumer.database.dialects.dialect import EffectOwner
 from window_consumer.database.once.abandoned import OpenTransactions
-from window_consumer.database.once.calls import NO_OUTBOX, OnceCalls, OnceRules, OnceShared
+from window_consumer.database.once.call_transactions import (
+    NO_OUTBOX,
+    CallTransactions,
+    OnceRules,
+    OnceShared,
+)
+from window_consumer.database.once.calls import OnceCalls
 from window_consumer.database.once.config import OnceConfig
 from window_consumer.database.once.fence import BEYOND_STALL_S, FenceOwner, Fences, RaisedFences
 from window_consumer.database.once.fence_locks import FenceLimits
 from window_consumer.database.once.loop_engine import LoopEngines
 from window_consumer.database.once.once_ids import BusinessId
-from window_consumer.database.once.session import (
+from window_consumer.database.once.tables import OnceTables
+from window_consumer.database.once.transactions import (
     EffectTransactions,
     Engine,
     SessionFactory,
     SessionTransactions,
 )
-from window_consumer.database.once.tables import OnceTables
 from window_consumer.database.once.writer import WriterTurns
 from window_consumer.database.outbox.table import Outbox
 from window_consumer.model.errors import UsageError
@@ -181,10 +187,8 @@ class Once:
         values = self.values_for(worker)
         rules = OnceRules(
             owner=EffectOwner(worker.group, worker.name),
-            keep_s=values.keep_s,
             lock_timeout_s=values.lock_timeout_s,
             stall_s=worker.stall.after,
-            by=self.by,
             outbox=self.outbox,
         )
         fences = None
@@ -192,7 +196,10 @@ class Once:
             limits = FenceLimits(values.lock_timeout_s, worker.stall.after + BEYOND_STALL_S)
             whose = FenceOwner(worker.name, worker.group)
             fences = Fences(self.tables, whose, limits, raised)
-        return OnceCalls(call, self.transactions(), self.tables, rules, fences, self._shared)
+        transactions = CallTransactions(
+            call, self.transactions(), self.tables, rules, fences, self._shared
+        )
+        return OnceCalls(transactions, self.by)
 
     def transactions(self) -> EffectTransactions:
         """Return the object that opens the transactions of calls."""
