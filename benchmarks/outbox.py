@@ -21,7 +21,7 @@ from benchmarks.results import Run
 from benchmarks.topics import Topics
 from benchmarks.workloads import Workload
 from window_consumer.database.outbox.config import OutboxConfig
-from window_consumer.database.outbox.relay import OutboxRelay
+from window_consumer.database.outbox.relay import OutboxRelay, RelayRules
 from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import (
     KafkaOutboxSender,
@@ -58,7 +58,7 @@ def _relay(
     stop = threading.Event()
     sender = KafkaOutboxSender({"bootstrap.servers": bootstrap}, ClientLog(own_logger()), None)
     timed = sender if acked is None else _TimedSender(sender, acked)
-    relay = OutboxRelay(database, timed, database.rules(), stop)
+    relay = OutboxRelay(database, timed, RelayRules.of(database.config), stop)
     thread = threading.Thread(target=relay.run, daemon=True)
     thread.start()
     try:

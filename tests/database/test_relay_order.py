@@ -12,6 +12,7 @@ from attrs import define, field
 
 from tests.database.conftest import AnsweredRows, OutboxBench, arrived, bench_at, header, relaying
 from tests.waiting import wait_until
+from window_consumer.database.outbox.lane_rows import LaneRows
 from window_consumer.database.outbox.relay import OutboxRelay
 from window_consumer.database.outbox.row import OutboxRow
 from window_consumer.database.outbox.sender import RelayTurn, RowsInFlight
@@ -53,7 +54,8 @@ class RelayBeyondPosition(OutboxRelay):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._store = RowsBeyondPosition(self._store.outbox, self._store.dialect.name)
+        store = RowsBeyondPosition(self._store.outbox, self._store.dialect.name)
+        self._rows = LaneRows(store, self._rules.batch)
 
 
 class RelayMarksFirst(OutboxRelay):
@@ -62,7 +64,7 @@ class RelayMarksFirst(OutboxRelay):
     def _begin_lane(
         self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
     ) -> None:
-        rows = self._rows(connection, lane, shards, held)
+        rows = self._rows.read(connection, lane, shards, held)
         self._store.mark(connection, [row.id for row in rows], keep=False)
         # The transaction commits whatever Kafka answers.
         self._sender.begin(rows, 4.0, RelayTurn(f"lane-{lane}", bool)).answers(4.0)

@@ -8,21 +8,36 @@ id. Rows are marked after Kafka's commit, so a crash repeats rows, with the same
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, Self
 
 import sqlalchemy as sa
 from attrs import define, field, frozen
 from sqlalchemy.exc import SQLAlchemyError
 
 from window_consumer.database.dialects.dialect import is_retryable
+from window_consumer.database.outbox.config import OutboxConfig
 from window_consumer.database.outbox.deletion import OutboxDeletion
+from window_consumer.database.outbox.held_topics import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    GrowingPause,
+    HeldTopics,
+)
+from window_consumer.database.outbox.lane_rows import LaneRows
 from window_consumer.database.outbox.lanes import LaneClaims, LaneTimes
 from window_consumer.database.outbox.metrics import OutboxFigures
-from window_consumer.database.outbox.row import OutboxRow, hash_of
-from window_consumer.database.outbox.sender import OutboxSender, RelayTurn, RowsInFlight
+from window_consumer.database.outbox.row import OutboxRow
+from window_consumer.database.outbox.sender import (
+    BatchResult,
+    OutboxSender,
+    RelayTurn,
+    RowsInFlight,
+)
+from window_consumer.database.outbox.setup import OutboxDatabase
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.wakeup import WakeUp
 from window_consumer.kafka.writing.batch_answers import Answer
@@ -33,12 +48,6 @@ from window_consumer.runtime.log import own_logger
 
 SEND_S: Final = 3.5
 """How long a batch may take: including its other statements, the transaction stays below 5 s."""
-
-FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 60.0
-_BATCH_BYTES: Final = 16 * 1024 * 1024
-_READ_AT_ONCE: Final = 500
-"""How many rows of a shard are worth a separate statement, as long as there are more."""
 
 _TOGETHER: Final = 2
 """Lanes of one transaction: one is read while the other is written. With more lanes, a crash would
@@ -56,17 +65,6 @@ _STILL_THERE: Final = sa.text("SELECT 1")
 _log = own_logger()
 
 
-def report_shards(shards: int) -> None:
-    """Report rows of writers with a different number of shards: key order is not guaranteed."""
-    _log.error(
-        "outbox: rows were written with a number of shards other than outbox.shards, which is %d:"
-        " while writers differ, rows of a key may be sent out of order; give each Outbox() the"
-        " same number",
-        shards,
-        extra={"event": LogEvent.OUTBOX_SHARDS_DIFFER},
-    )
-
-
 @frozen(kw_only=True)
 class RelayRules:
     """Settings of a relay."""
@@ -82,41 +80,12 @@ class RelayRules:
     looks_s: tuple[float, ...] = _LOOKS_S
     lanes: LaneTimes = field(factory=LaneTimes)
 
-
-class RelayedDatabase(Protocol):
-    """The database with the rows."""
-
-    @property
-    def engine(self) -> sa.Engine:
-        """Return the relay's own engine."""
-
-    @property
-    def store(self) -> OutboxStore:
-        """Return its statements."""
-
-    def check(self) -> None:
-        """Raise UsageError if its rows cannot be relayed."""
-
-
-class StopFlag(Protocol):
-    """Stops a relay."""
-
-    def is_set(self) -> bool:
-        """Return whether the relay must stop."""
-
-
-@define
-class _Pause:
-    """A pause that doubles each time."""
-
-    first_s: float
-    longest_s: float
-    length_s: float = 0.0
-    until: float = 0.0
-
-    def extend(self, now: float) -> None:
-        self.length_s = min(max(2 * self.length_s, self.first_s), self.longest_s)
-        self.until = now + self.length_s
+    @classmethod
+    def of(cls, config: OutboxConfig) -> Self:
+        """Return the settings of a configuration."""
+        return cls(
+            poll_s=config.poll, batch=config.batch, keep_s=config.keep, on_refused=config.on_refused
+        )
 
 
 @frozen
@@ -132,34 +101,31 @@ class _LaneBatch:
 class OutboxRelay:
     """Relays one table until it is stopped. Owner: the thread that calls ``run``."""
 
-    _database: RelayedDatabase
+    _database: OutboxDatabase
     _sender: OutboxSender
     _rules: RelayRules
-    _stop: StopFlag
+    _stop: threading.Event
     wake_up: WakeUp = field(init=False)
     _store: OutboxStore = field(init=False)
     _deletion: OutboxDeletion = field(init=False)
-    _held: dict[str, _Pause] = field(factory=dict, init=False)
-    """Topics that accept no rows at the moment."""
+    _held: HeldTopics = field(init=False)
+    _rows: LaneRows = field(init=False)
     _acked: list[uuid.UUID] = field(factory=list, init=False)
     """Acknowledged rows whose marking failed: they are marked before anything is sent."""
     _lanes: LaneClaims = field(init=False)
     _are_rows_left: bool = field(default=False, init=False)
     """Whether rows were due at the last check and none of them was sent."""
-    _row_bytes: float = field(default=0.0, init=False)
-    _last_read: dict[int, int] = field(factory=dict, init=False)
-    """The shard of each lane that was read last: the next batch begins behind it."""
     _next_oldest: float = field(default=0.0, init=False)
     _sent: int = field(default=0, init=False)
     _refused: int = field(default=0, init=False)
     _oldest_s: float = field(default=0.0, init=False)
-    _shards_differ: bool = field(default=False, init=False)
-    _kafka_trouble: str | None = field(default=None, init=False)
     _database_trouble: str | None = field(default=None, init=False)
     _failure: str | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._store = self._database.store
+        self._rows = LaneRows(self._store, self._rules.batch)
+        self._held = HeldTopics(self._rules.first_pause_s, self._rules.longest_pause_s)
         self._deletion = OutboxDeletion(self._store, self._rules.keep_s)
         self.wake_up = WakeUp(self._store.outbox.table.fullname)
         self._lanes = LaneClaims(self._store.outbox.shards, self._rules.lanes)
@@ -171,11 +137,11 @@ class OutboxRelay:
     @property
     def trouble(self) -> str | None:
         """Why rows cannot be sent or marked; None if they can. Any thread may read it."""
-        return self._failure or self._database_trouble or self._kafka_trouble
+        return self._failure or self._database_trouble or self._held.trouble
 
     def run(self) -> None:
         """Relay until ``stop`` is set; ``wake_up.set`` ends its pauses."""
-        pause = _Pause(self._rules.first_pause_s, self._rules.longest_pause_s)
+        pause = GrowingPause(self._rules.first_pause_s, self._rules.longest_pause_s)
         while not self._stop.is_set():
             try:
                 with self._store.dialect.exclusive(self._database.engine.url) as chosen:
@@ -202,7 +168,7 @@ class OutboxRelay:
                 self._restart(pause, error)
         self._database.engine.dispose()  # now, instead of whenever the garbage collector runs
 
-    def _restart(self, pause: _Pause, error: Exception) -> None:
+    def _restart(self, pause: GrowingPause, error: Exception) -> None:
         """Report an unexpected error; called within ``except``."""
         self._database.engine.dispose()
         self._failure = f"{type(error).__name__}: {error}"
@@ -214,7 +180,7 @@ class OutboxRelay:
         )
         self._wait(pause.length_s)
 
-    def _relay(self, pause: _Pause) -> None:
+    def _relay(self, pause: GrowingPause) -> None:
         self._database.check()
         self._store.reading.clear_positions()
         with self._database.engine.connect() as connection:
@@ -231,8 +197,7 @@ class OutboxRelay:
     def _next_look_s(self, after_wake_s: float | None) -> float:
         """Return when to check again if nothing wakes the relay: a poll may be long."""
         now = time.monotonic()
-        times = [self._rules.poll_s]
-        times += [pause.until - now for pause in self._held.values() if pause.until > now]
+        times = [self._rules.poll_s, *self._held.pauses_s(now)]
         if self._are_rows_left:
             times.append(_LEFT_S)
         if after_wake_s is not None:
@@ -247,7 +212,7 @@ class OutboxRelay:
     def relay_due(self, connection: sa.Connection) -> int:
         """Relay a batch of each lane with due rows; return how many rows Kafka acknowledged."""
         now = time.monotonic()
-        held = {topic for topic, pause in self._held.items() if pause.until > now}
+        held = self._held.names(now)
         with connection.begin():
             if self._acked:
                 self._store.dialect.limit_statements(connection)
@@ -277,8 +242,8 @@ class OutboxRelay:
     ) -> bool:
         """Return whether to take a lane back from the relay that took it over."""
         with connection.begin():
-            first = self._store.rows(connection, min(shards), 1, held)
-        return self._lanes.may_take(lane, first[0].id if first else None, time.monotonic())
+            first = self._rows.first(connection, min(shards), held)
+        return self._lanes.may_take(lane, first and first.id, time.monotonic())
 
     def _relay_lanes(
         self, connection: sa.Connection, lanes: Iterable[tuple[int, list[int]]], held: set[str]
@@ -301,7 +266,7 @@ class OutboxRelay:
         """Lock a lane, read a batch of it and begin to send it; None if there is none."""
         if not self._store.dialect.lock(connection, self._store.lock_name, lane):
             return None
-        rows = self._rows(connection, lane, shards, held)
+        rows = self._rows.read(connection, lane, shards, held)
         if not rows:
             return None
         turn = RelayTurn(
@@ -326,41 +291,6 @@ class OutboxRelay:
         self._lanes.keep(batch.lane)
         return self._settle(connection, batch.rows, answers, held)
 
-    def _rows(
-        self, connection: sa.Connection, lane: int, shards: Sequence[int], held: set[str]
-    ) -> list[OutboxRow]:
-        """Return the next rows of a lane; its shards take turns, so that none waits long."""
-        limit = self._limit()
-        each = max(_READ_AT_ONCE, limit // len(shards))
-        last = self._last_read.get(lane, -1)
-        rows: list[OutboxRow] = []
-        for shard in sorted(shards, key=lambda shard: (shard <= last, shard)):
-            found = self._store.rows(connection, shard, min(each, limit - len(rows)), held)
-            if found:
-                self._check_shard(found[0], shard)
-                rows += found
-                self._last_read[lane] = shard
-            if len(rows) >= limit:
-                break
-        if rows:
-            self._row_bytes = sum(row.size for row in rows) / len(rows)
-        return rows
-
-    def _check_shard(self, row: OutboxRow, shard: int) -> None:
-        """Report, once, a writer with a different number of shards; one row per batch shows it."""
-        shards = self._store.outbox.shards
-        if row.fault is not None:
-            return
-        is_other = hash_of(row.topic, row.key, row.id) % shards != shard
-        if is_other and not self._shards_differ:
-            self._shards_differ = True
-            report_shards(shards)
-
-    def _limit(self) -> int:
-        """Return how many rows to read, so that large ones do not exhaust memory."""
-        fitting = _BATCH_BYTES / max(self._row_bytes, 1.0)
-        return max(1, min(self._rules.batch, int(fitting)))
-
     def _settle(
         self,
         connection: sa.Connection,
@@ -369,35 +299,11 @@ class OutboxRelay:
         held: set[str],
     ) -> int:
         """Mark the acknowledged prefix of each key, and record the refused rows."""
-        if not any(answers):
-            acked = [row.id for row in rows]
-            self._mark(connection, acked)
-            self._hold({}, {row.topic for row in rows}, held)
-            return len(acked)
-        acked = []
-        refused: list[tuple[OutboxRow, str]] = []
-        open_keys: set[tuple[str, bytes]] = set()
-        silent: dict[str, str] = {}
-        answering: set[str] = set()
-        for row, answer in zip(rows, answers, strict=True):
-            if row.order_key in open_keys:
-                continue
-            if answer is None or answer.refused:
-                answering.add(row.topic)
-            if answer is None:
-                acked.append(row.id)
-                continue
-            if answer.refused:
-                refused.append((row, answer.why))
-            else:
-                silent[row.topic] = answer.why
-            if row.order_key is not None and not (
-                answer.refused and self._rules.on_refused == "skip"
-            ):
-                open_keys.add(row.order_key)
-        self._mark(connection, acked)
-        again_s = self._rules.refused_again_s if self._rules.on_refused == "block" else None
-        for row, why in refused:
+        blocks = self._rules.on_refused == "block"
+        result = BatchResult.of(rows, answers, blocks=blocks)
+        self._mark(connection, result.acked)
+        again_s = self._rules.refused_again_s if blocks else None
+        for row, why in result.refused:
             self._store.refuse(connection, row.id, why, again_s)
             _log.error(
                 "outbox: Kafka refuses row %s to %s: %s",
@@ -406,12 +312,11 @@ class OutboxRelay:
                 why,
                 extra={"event": LogEvent.OUTBOX_ROW_REFUSED},
             )
-        self._refused += len(refused)
-        # A topic that acknowledged other rows is available; the batch only ran out of time.
-        for topic in answering:
-            silent.pop(topic, None)
-        self._hold(silent, {row.topic for row in rows}, held)
-        return len(acked)
+        self._refused += len(result.refused)
+        topics = {row.topic for row in rows}
+        self._held.record(topics - result.silent.keys(), result.silent, time.monotonic())
+        held.update(result.silent)
+        return len(result.acked)
 
     def _mark(self, connection: sa.Connection, acked: Sequence[uuid.UUID]) -> None:
         """Mark rows in the transaction, including those whose marking failed before."""
@@ -424,23 +329,3 @@ class OutboxRelay:
     def _committed(self) -> None:
         self._sent += len(self._acked)
         self._acked.clear()
-
-    def _hold(self, silent: Mapping[str, str], topics: set[str], held: set[str]) -> None:
-        """Pause topics without acknowledgements, longer each time."""
-        now = time.monotonic()
-        for topic in topics - silent.keys():
-            self._held.pop(topic, None)
-        for topic, why in silent.items():
-            pause = self._held.setdefault(
-                topic, _Pause(self._rules.first_pause_s, self._rules.longest_pause_s)
-            )
-            pause.extend(now)
-            held.add(topic)
-            _log.warning(
-                "outbox: topic %s accepts no rows, retrying in %g s: %s",
-                topic,
-                pause.length_s,
-                why,
-                extra={"event": LogEvent.OUTBOX_TOPIC_SILENT},
-            )
-        self._kafka_trouble = next(iter(silent.values()), None)

@@ -7,6 +7,7 @@ transactional id fences out a relay that was frozen.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -41,6 +42,50 @@ class RowsInFlight(Protocol):
         Rows without a result after ``within_s`` are no longer sent. Raises FencedError if another
         relay has taken over.
         """
+
+
+@frozen
+class BatchResult:
+    """What Kafka has done with the rows of a batch."""
+
+    acked: list[uuid.UUID]
+    refused: list[tuple[OutboxRow, str]]
+    """Rows that it will never take, and why."""
+    silent: Mapping[str, str]
+    """Topics that have acknowledged nothing, and why."""
+
+    @classmethod
+    def of(
+        cls, rows: Sequence[OutboxRow], answers: Sequence[Answer], *, blocks: bool
+    ) -> BatchResult:
+        """Return what the answers say: of each key, only the rows before the first failed one.
+
+        Rows behind a refused one of their key count only if it does not block them.
+        """
+        if not any(answers):
+            return cls([row.id for row in rows], [], {})
+        acked: list[uuid.UUID] = []
+        refused: list[tuple[OutboxRow, str]] = []
+        open_keys: set[tuple[str, bytes]] = set()
+        silent: dict[str, str] = {}
+        answering: set[str] = set()
+        for row, answer in zip(rows, answers, strict=True):
+            if row.order_key in open_keys:
+                continue
+            if answer is None:
+                answering.add(row.topic)
+                acked.append(row.id)
+                continue
+            if answer.refused:
+                answering.add(row.topic)
+                refused.append((row, answer.why))
+            else:
+                silent[row.topic] = answer.why
+            if row.order_key is not None and (blocks or not answer.refused):
+                open_keys.add(row.order_key)
+        # A topic that acknowledged other rows is available; the batch only ran out of time.
+        left = {topic: why for topic, why in silent.items() if topic not in answering}
+        return cls(acked, refused, left)
 
 
 class OutboxSender(Protocol):

@@ -15,7 +15,7 @@ from window_consumer.database.connection_errors import DatabaseUser
 from window_consumer.database.dialects import dialect_of
 from window_consumer.database.django_settings import DJANGO, url_of_alias
 from window_consumer.database.outbox.config import OutboxConfig
-from window_consumer.database.outbox.relay import RelayRules, report_shards
+from window_consumer.database.outbox.lane_rows import report_shards
 from window_consumer.database.outbox.store import OutboxStore
 from window_consumer.database.outbox.table import MOST_SHARDS, Outbox
 from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY
@@ -152,13 +152,6 @@ class OutboxDatabase:
                 f"outbox: the table {table.fullname} lacks the columns {names}; it must be:\n"
                 f"{self.ddl()}"
             )
-
-    def rules(self) -> RelayRules:
-        """Return the relay's settings."""
-        config = self.config
-        return RelayRules(
-            poll_s=config.poll, batch=config.batch, keep_s=config.keep, on_refused=config.on_refused
-        )
 
 
 def _name_of(index: sa.Index) -> str:

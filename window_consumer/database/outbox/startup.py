@@ -16,7 +16,7 @@ from window_consumer.database.outbox.diagnosis import OutboxBacklog
 from window_consumer.database.outbox.listening import THREAD as LISTENS
 from window_consumer.database.outbox.listening import CommitListener
 from window_consumer.database.outbox.metrics import OutboxFigures
-from window_consumer.database.outbox.relay import OutboxRelay
+from window_consumer.database.outbox.relay import OutboxRelay, RelayRules
 from window_consumer.database.outbox.sender import KafkaOutboxSender
 from window_consumer.database.outbox.setup import OUTBOX, OutboxDatabase, producer_properties
 from window_consumer.kafka.client_log import ClientLog
@@ -124,7 +124,7 @@ def start_relay(config: Config, log: ClientLog, oauth_token: OauthToken | None) 
     holds_keys = outbox.on_refused == "block"
     properties = producer_properties(config)
     sender = KafkaOutboxSender(properties, log, oauth_token, holds_keys=holds_keys)
-    relay = OutboxRelay(database, sender, database.rules(), stop)
+    relay = OutboxRelay(database, sender, RelayRules.of(outbox), stop)
     threads = [threading.Thread(target=relay.run, name=THREAD, daemon=True)]
     if outbox.notify:
         engine, channel = database.listening_engine(), database.outbox.channel
