@@ -15,7 +15,8 @@ from window_consumer import App, Record
 from window_consumer.app.features import FEATURES
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.record import TopicPartition
-from window_consumer.plan.feature import AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
 

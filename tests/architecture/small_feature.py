@@ -27,8 +27,9 @@ from window_consumer.model.errors import Skip
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AppStart, Feature, PageContext, PageLink, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, PageContext, PageLink
 from window_consumer.plan.feature_list import FeatureList
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer, CallSite, LayerPlace
 from window_consumer.runtime.calls.steps import Called

@@ -13,8 +13,9 @@ from attrs import define, field
 
 from tests.waiting import wait_until
 from window_consumer import App
-from window_consumer.plan.feature import AppStart, RunningFeature
+from window_consumer.plan.feature import AppStart
 from window_consumer.plan.feature_list import FeatureList
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.sqs.feature import RunningSqs, SqsFeature
 from window_consumer.sqs.queue import QueuedMessage
 from window_consumer.sqs.worker_queue import WorkerQueue

@@ -14,7 +14,8 @@ from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import certificate_problems
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AppStart, Feature, PageContext, Pages, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, PageContext, Pages
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.runtime.replica import ReplicaSockets
 from window_consumer.runtime.running import Running
 

@@ -10,7 +10,7 @@ from window_consumer.app.limits.group_times import HEARTBEAT, SESSION, GroupTime
 from window_consumer.engine.commits.commit_metadata import MAX_BYTES
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.definition import AppDefinition
-from window_consumer.plan.event_topics import event_place
+from window_consumer.plan.topics.event_topics import event_place
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.plan.topics.problems import wider_copies
 from window_consumer.plan.topics.state_topics import StateTopic

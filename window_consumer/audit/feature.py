@@ -27,12 +27,13 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.clients import CopyTarget
-from window_consumer.plan.event_topics import EventTopic
-from window_consumer.plan.feature import AppStart, Feature, PageContext, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, PageContext
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.event_topics import EventTopic
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
+from window_consumer.runtime.clock import SystemClock
 from window_consumer.runtime.segment_log.shipper import SegmentOutlet
-from window_consumer.runtime.worker import SystemClock
 
 if TYPE_CHECKING:
     from window_consumer.audit.page import AuditPages

@@ -18,7 +18,8 @@ from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
 from window_consumer.plan.diagnosis import Diagnosis
-from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 

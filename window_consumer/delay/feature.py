@@ -30,8 +30,9 @@ from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, Feature
 from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic

@@ -13,7 +13,8 @@ from window_consumer.config import Config
 from window_consumer.dev.process import READY
 from window_consumer.kafka.cluster.topics import BROKERS_REPLICATION, NewCopyTopic
 from window_consumer.plan.clients import Clients
-from window_consumer.plan.feature import AppStart, Feature, PageContext, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, PageContext
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.runtime.running import Running
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from window_consumer.new_failures.baseline import FailureBaseline, failure_basel
 from window_consumer.new_failures.metrics import METRICS
 from window_consumer.new_failures.rule import NewFailure, NewFailureFigures, NewFailureRule
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
-from window_consumer.plan.feature import AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 

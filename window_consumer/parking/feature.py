@@ -12,7 +12,8 @@ from window_consumer.parking.metrics import METRICS
 from window_consumer.parking.rules import Parking, ParkingFigures
 from window_consumer.parking.scans import LadderScans
 from window_consumer.parking.topics import ParkTopics
-from window_consumer.plan.feature import AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.runtime.partitions.preparation import PartitionPreparation
 

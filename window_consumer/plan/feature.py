@@ -1,7 +1,7 @@
 """What a feature is: an object that ``app`` and the command line drive, each part optional.
 
 A feature derives from ``Feature`` and overrides what it has; ``app/features.py`` lists it. What
-belongs to one application that starts, and then runs, is its ``RunningFeature``.
+belongs to one application that starts, and then runs, is in ``running_feature``.
 """
 
 from __future__ import annotations
@@ -16,26 +16,20 @@ from attrs import field, frozen
 from window_consumer.config import Config, LoadedConfig, Mask, WorkerConfig
 from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
-from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
-from window_consumer.engine.guards.pause_rule import PauseRule
-from window_consumer.engine.observer import Observer
-from window_consumer.engine.turn import TurnRule
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.clients import CopyTarget
 from window_consumer.plan.diagnosis import Diagnosis
-from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.handlers import HandlerSpec
-from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
+from window_consumer.plan.running_feature import RunningFeature
+from window_consumer.plan.topics.event_topics import EventTopic
+from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic
-from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.figures.measures import FeatureFigures, MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
-from window_consumer.runtime.partitions.preparation import PartitionPreparation
 from window_consumer.runtime.replica import ReplicaIdentity, ReplicaSockets
-from window_consumer.runtime.running import Running
 
 CopyWriters = Callable[[CopyTarget, LogWriter], AbstractContextManager[LogWriter]]
 """Returns the writer of a redrive or a replay, around another, see ``Feature.copy_writer``."""
@@ -127,85 +121,6 @@ class AclRule:
     why: str
     is_prefix: bool = False
     """Whether it covers all resources whose names begin with ``name``."""
-
-
-class RunningFeature:
-    """A feature of an application that starts or runs. Each part does nothing by default."""
-
-    def beside(self, prepared: Prepared) -> AbstractContextManager[object]:
-        """Return what runs from the cluster's answers until all workers have ended."""
-        del prepared
-        return nullcontext()
-
-    def observer_of(self, worker: PreparedWorker) -> Observer | None:
-        """Return an observer of a worker's records."""
-        del worker
-        return None
-
-    def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
-        """Return what surrounds a worker's calls."""
-        del worker
-        return ()
-
-    def turn_rules_of(self, worker: PreparedWorker) -> Sequence[TurnRule]:
-        """Return what says which of a worker's records are not called at their turn."""
-        del worker
-        return ()
-
-    def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
-        """Return what may pause a worker until a user resumes it."""
-        del worker
-        return ()
-
-    def preparations_of(self, worker: PreparedWorker) -> Sequence[PartitionPreparation]:
-        """Return what must be ready before a partition of a worker starts."""
-        del worker
-        return ()
-
-    def guarantee_of(self, worker: PreparedWorker) -> MakeGuarantee | None:
-        """Return what makes a worker's delivery guarantee; None for at least once."""
-        del worker
-        return None
-
-    def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
-        """Return the sink of a worker's copies and results, around ``sink``."""
-        del worker, clock
-        return sink
-
-    def sends_on_time(self, worker: PreparedWorker) -> bool:
-        """Return whether a worker's first copy must not wait until its producer has connected."""
-        del worker
-        return False
-
-    def feature_sink(self, sender: str, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
-        """Return the sink of what another feature, ``sender``, sends beside a worker.
-
-        It stands around ``sink``, and writes to the cluster of the worker.
-        """
-        del sender, worker, clock
-        return sink
-
-    def attach(self, running: Running) -> None:
-        """Take the workers, which are about to start."""
-
-    def figures(self) -> object | None:
-        """Return the figures of the process for metrics, an object of a class of their own.
-
-        Any thread may ask.
-        """
-        return None
-
-    def figures_of(self, worker: str) -> object | None:
-        """Return the figures of one worker, likewise."""
-        del worker
-        return None
-
-    def failure(self) -> str | None:
-        """Return a line for ``/readyz`` if the process must not count as ready.
-
-        Any thread may ask.
-        """
-        return None
 
 
 class Feature:

@@ -21,7 +21,6 @@ from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.clients import CopyTarget
-from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import (
     AclRule,
     AppStart,
@@ -29,9 +28,10 @@ from window_consumer.plan.feature import (
     Feature,
     PageContext,
     Pages,
-    RunningFeature,
 )
 from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.running_feature import RunningFeature
+from window_consumer.plan.topics.event_topics import EventTopic
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic
 from window_consumer.runtime.calls.layer import CallLayer

@@ -13,9 +13,10 @@ from window_consumer.config import Config, WorkerConfig
 from window_consumer.engine.guards.pause_rule import PauseRule
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, Feature
 from window_consumer.plan.handler_types.parameters import Parameters
 from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.push.config import SECTION, HttpConfig
 from window_consumer.push.pause import ServicePause

@@ -14,10 +14,11 @@ from window_consumer.engine.observer import Observer
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.record import TopicPartition
-from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, CheckFindings, Feature
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.plan.topics.state_topics import StateTopic
-from window_consumer.runtime.worker import SystemClock
+from window_consumer.runtime.clock import SystemClock
 from window_consumer.schedules.config import NAME, SECTION, SERVICE, ScheduleConfig, topic_of
 from window_consumer.schedules.metrics import METRICS
 from window_consumer.schedules.ownership import ScheduleOwner

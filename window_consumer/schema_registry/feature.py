@@ -9,8 +9,9 @@ from window_consumer.config import WorkerConfig
 from window_consumer.config.problems import InvalidError, Problem
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AppStart, CheckFindings, Feature, RunningFeature
+from window_consumer.plan.feature import AppStart, CheckFindings, Feature
 from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.schema_registry.config import SECTION, SchemaConfig

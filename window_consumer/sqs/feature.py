@@ -18,8 +18,9 @@ from window_consumer.engine.observer import Observer
 from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.model.record import Record
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AclRule, AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AclRule, AppStart, Feature
 from window_consumer.plan.handlers import HandlerSpec
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.runtime.calls.layer import CallForm, CallLayer, CallSite, LayerPlace
 from window_consumer.runtime.calls.steps import Called

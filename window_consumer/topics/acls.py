@@ -8,8 +8,8 @@ from attrs import evolve
 
 from window_consumer.config import WorkerConfig
 from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
-from window_consumer.plan.event_topics import EventTopic
 from window_consumer.plan.feature import AclRule
+from window_consumer.plan.topics.event_topics import EventTopic
 
 
 def rights_of(

@@ -19,9 +19,10 @@ from window_consumer.model.key_forms import key_form
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.event_topics import EventTopic
-from window_consumer.plan.feature import AppStart, Feature, PageContext, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature, PageContext
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.start_timeout import LOGGER
+from window_consumer.plan.topics.event_topics import EventTopic
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 from window_consumer.trace.config import TraceConfig, conflicts
 from window_consumer.trace.event import Role

@@ -28,7 +28,8 @@ from window_consumer.metrics.otel.slice_spans import NoteTaker, SliceSpans
 from window_consumer.metrics.otel.spans import SpanBudget, SpanCounts, Spans
 from window_consumer.metrics.otel.trace_ids import Traces
 from window_consumer.plan.app_plan import AppPlan, PlannedWorker
-from window_consumer.plan.feature import AppStart, Feature, RunningFeature
+from window_consumer.plan.feature import AppStart, Feature
+from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.runtime.calls.spans import SpansLayer
