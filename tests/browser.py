@@ -1,4 +1,4 @@
-"""A real browser: Debian's Chromium. Without one the tests of the page are skipped, but in CI."""
+"""A real browser: Debian's Chromium. Without it tests of pages are skipped, except in CI."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A Chromium without a window.
+    """A headless Chromium.
 
     It runs an event loop on this thread, which later tests must not find.
     """
@@ -25,7 +25,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("no Chromium: apt-get install chromium")
     expect.set_options(timeout=60_000)  # a busy machine draws late
     with sync_playwright() as playwright:
-        # Whoever is root, as in a container, cannot have the sandbox.
+        # The sandbox does not work for root, as in a container.
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         started = playwright.chromium.launch(executable_path=program, args=arguments)
         yield started

@@ -1,4 +1,4 @@
-"""``window-consumer`` as a user runs it: a process of its own, whose output is followed."""
+"""``window-consumer`` as a user runs it: a separate process, whose output is read as it comes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.log_events import LogEvent
 
 DEADLINE_S = 120.0
-"""Far more than anything takes here: a busy machine shall not break a test."""
+"""Far more than anything takes here, so that a busy machine breaks no test."""
 
 
 Line = dict[str, Any]
@@ -39,11 +39,11 @@ OUTCOMES = (
     "cancelled",
     "dropped",
 )
-"""What the last line of a worker counts, besides the unfinished records."""
+"""The counts in a worker's last line, besides the unfinished records."""
 
 
 def log_lines(text: str) -> list[Line]:
-    """Return the log lines of an output; other texts, such as errors of a command, are not."""
+    """Return the log lines of an output, without other text such as a command's errors."""
     lines = text[: text.rfind("\n") + 1].splitlines()  # the last may still be written
     return [json.loads(each) for each in lines if each.startswith('{"time"')]
 
@@ -55,7 +55,7 @@ def is_of(line: Line, event: LogEvent, fields: Mapping[str, Any]) -> bool:
 
 @frozen
 class Ended:
-    """What is left of a command."""
+    """The output and exit code of a command that has ended."""
 
     code: int
     out: str
@@ -79,14 +79,14 @@ class Ended:
         return line
 
     def summary(self, worker: str = "") -> dict[str, int]:
-        """Return what a worker, the only one if unnamed, did in the end, without its zeros."""
+        """Return a worker's last counts without zeros; without a name, those of the only worker."""
         line = self.line_of(LogEvent.WORKER_STOPPED, **({"worker": worker} if worker else {}))
         counts = {name: line[name] for name in (*OUTCOMES, "unfinished")}
         return {name: count for name, count in counts.items() if count}
 
 
 class Command:
-    """A command that runs. Its output is read as it comes, so that a test can wait for a line."""
+    """A running command. Its output is read as it comes, so that a test can wait for a line."""
 
     def __init__(self, process: subprocess.Popen[str] | fork_server.Forked):
         self.process = process
@@ -118,7 +118,7 @@ class Command:
             return self._texts["out"] + self._texts["err"]
 
     def wait_for(self, text: str, *, times: int = 1, timeout_s: float = DEADLINE_S) -> None:
-        """Wait until the text has come so often; a command that ends without it is a failure."""
+        """Wait until the text has appeared ``times`` times; fail if the command ends first."""
         with self._news:
             self._news.wait_for(lambda: self._has(text, times) or not self._open, timeout_s)
             assert self._has(text, times), f"{text!r} was not said {times} times:\n{self._texts}"
@@ -131,7 +131,7 @@ class Command:
     def wait_for_event(
         self, event: LogEvent, *, times: int = 1, timeout_s: float = DEADLINE_S, **fields: Any
     ) -> Line:
-        """Wait for so many log lines of an event with these fields; return the last of them."""
+        """Wait for ``times`` log lines of an event with these fields; return the last one."""
 
         def found() -> list[Line]:
             return self.lines_of(event, **fields)
@@ -158,7 +158,7 @@ class Command:
         return ended
 
     def stop(self) -> Ended:
-        """Ask for an end in good order."""
+        """Request a clean stop."""
         self.signal(signal.SIGTERM)
         return self.wait()
 

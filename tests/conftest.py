@@ -1,6 +1,6 @@
 """Brokers and names for tests.
 
-A test that asks for ``kafka`` or ``connectors`` is marked with it by itself.
+A test that requests ``kafka`` or ``connectors`` gets the mark of that name.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from window_consumer.testing.real_postgres import PostgresUnavailableError, Real
 
 MakeTopic = Callable[..., str]
 WITH_SPARK = {"backfill", "pipeline"}
-"""The folders whose tests need Spark, and are run apart from the others."""
+"""Folders whose tests need Spark; they run apart from the others."""
 ConsumerOf = Callable[..., AbstractContextManager[Consumer]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let golden texts be written anew."""
+    """Add the option that rewrites golden texts."""
     parser.addoption("--golden", action="store_true", help="write golden texts anew")
 
 
@@ -46,7 +46,7 @@ def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real Kafka, the shared one or one of its own, and what needs Spark."""
+    """Mark tests that need a real Kafka, shared or their own, and tests that need Spark."""
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the seeds to record for planted bugs whose recorded one shows them no more."""
+    """Print new seeds for planted bugs that their recorded seed no longer shows."""
     reports = terminalreporter.getreports("passed")
     seeds = [
         value
@@ -81,18 +81,18 @@ def starts_its_own(item: pytest.Function) -> bool:
 
 
 MAY_BE_SKIPPED = {"this machine has no IPv6", "gives files away, which root alone may"}
-"""What CI may lack: no part that could be brought (tests/parts.py) gives a machine these."""
+"""What CI may lack, because tests/parts.py cannot install it."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let no test be skipped in CI."""
+    """Turn a skipped test into a failure in CI."""
     return run_in_ci((yield))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Let no file be skipped in CI."""
+    """Turn a skipped file into a failure in CI."""
     return run_in_ci((yield))
 
 
@@ -100,7 +100,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def run_in_ci(report: Report) -> Report:
-    """Turn a skip in CI into a failure, but for the reasons that it may have."""
+    """Turn a skip in CI into a failure, except for the allowed reasons."""
     if os.environ.get("CI") and report.skipped and isinstance(report.longrepr, tuple):
         reason = report.longrepr[2].removeprefix("Skipped: ")
         if reason not in MAY_BE_SKIPPED:
@@ -115,7 +115,7 @@ NEVER_FENCED = {"broker.session.timeout.ms": 120_000}
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """The real Kafka of a test process: leave it running, and use names of your own."""
+    """The real Kafka of a test process: leave it running, and use unique names."""
     try:
         started = RealKafka.start(tmp_path_factory.mktemp("kafka"), NEVER_FENCED)
     except KafkaUnavailableError as error:
@@ -145,7 +145,7 @@ def postgres_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[RealPostgres]:
-    """The PostgreSQL of a test process: leave it running, and make databases of your own."""
+    """The PostgreSQL of a test process: leave it running, and create separate databases."""
     with directory_of_postgres() as directory:
         try:
             started = RealPostgres.start(directory)
@@ -165,7 +165,7 @@ def database(postgres: RealPostgres) -> str:
 
 @pytest.fixture(scope="session")
 def connectors() -> list[Path]:
-    """Spark's connectors, fetched where they are missing, for tests and the commands they start."""
+    """Spark's connectors, fetched if missing, for tests and the commands that they start."""
     try:
         java.check()
         jars.fetch(jars.default_directory())
@@ -178,14 +178,14 @@ def connectors() -> list[Path]:
 
 @pytest.fixture
 def embedded() -> Iterator[EmbeddedBroker]:
-    """An embedded broker of its own for each test, without topics."""
+    """An embedded broker for this test, without topics."""
     with EmbeddedBroker() as broker:
         yield broker
 
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Iterator[Commands]:
-    """The command line in a directory of its own; what still runs at the end is killed."""
+    """The command line in a separate directory; commands still running at the end are killed."""
     with Commands(tmp_path) as commands:
         yield commands
 

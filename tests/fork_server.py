@@ -36,7 +36,7 @@ _MOST_BYTES = 1 << 17
 
 
 class Forked:
-    """A command: what of ``subprocess.Popen`` the tests use."""
+    """A command, with the part of ``subprocess.Popen`` that tests use."""
 
     def __init__(self, status: int, stdout: IO[str] | None, stderr: IO[str] | None):
         self.stdout, self.stderr = stdout, stderr
@@ -183,7 +183,7 @@ class _Request:
 
 
 def _serve(control: int) -> _Request | None:
-    """Fork a process for each request; return there with what it is to run, here at the end."""
+    """Fork a process for each request; return its request there, and None here at the end."""
     running: dict[int, tuple[int, int]] = {}
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -220,7 +220,7 @@ def _report_end(pid: int, status: int) -> None:
 def _main() -> None:
     import window_consumer.cli.main  # noqa: F401, PLC0415 - here, and not where tests import this
 
-    # Else each fork would walk through and free what was imported when it ends, for 0.1 s.
+    # Otherwise each fork would spend 0.1 s at its end on freeing what was imported.
     gc.freeze()
     request = _serve(int(sys.argv[1]))
     if request is not None:

@@ -1,6 +1,6 @@
 """Golden texts: what users read, word for word, in ``golden/<test file>.txt`` beside the test file.
 
-A test that asks for ``golden`` compares texts with those of its section, in order. After rewording,
+A test that requests ``golden`` compares texts with those of its section, in order. After rewording,
 ``python -m pytest --golden FILE`` rewrites them: review the difference.
 """
 
@@ -27,7 +27,7 @@ VARIES = (
     (re.compile(r"\b0x[0-9a-f]{6,}\b"), "{address}"),
     (re.compile(r"\[(WC\d+): \S+errors\.md#\w+\]"), r"[\1]"),  # the documentation may move
 )
-"""What differs from run to run, and how it stands in the files."""
+"""What differs from run to run, and its placeholder in the files."""
 
 _SECTION = re.compile(r"^=== (.+)\n", re.MULTILINE)
 _NEXT = "\n---\n"
@@ -100,7 +100,7 @@ class Golden:
 
 
 def golden_of(request: pytest.FixtureRequest) -> Golden:
-    """Return the texts of the test that asks."""
+    """Return the texts of the requesting test."""
     hidden = {"root": str(ROOT)}
     if "tmp_path" in request.fixturenames:
         hidden = {"tmp_path": str(request.getfixturevalue("tmp_path")), **hidden}

@@ -1,6 +1,6 @@
-"""Parts of the kernel that features are given, made for the tests of features.
+"""Creates the parts of the kernel that features are given, for the features' tests.
 
-A rename in the kernel touches this file and none of them.
+A rename in the kernel touches this file and no test of a feature.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ METRICS: tuple[Metric, ...] = (*_OF_WORKERS, *FEATURES.metrics)
 
 
 def client_log() -> ClientLog:
-    """Return what a Kafka client writes its lines to."""
+    """Return the logger of a Kafka client."""
     return ClientLog(own_logger("window_consumer.client"))
 
 
 def cluster_at(bootstrap: str, worker: str = "charge") -> Cluster:
-    """Return what asks the cluster for a worker."""
+    """Return the object that queries the cluster for a worker."""
     return Cluster(admin_settings({"bootstrap.servers": bootstrap}, worker), client_log())
 
 
@@ -55,24 +55,24 @@ def event_writer(
     timeout_s: float,
     logger: logging.Logger,
 ) -> EventWriter:
-    """Return what writes batches of events."""
+    """Return the writer of event batches."""
     needs = EventNeeds("wc-trace", acks, timeout_s=timeout_s)
     return EventWriter(settings, needs, topic, ClientLog(logger))
 
 
 def scrape_of(workers: Sequence[Measures], **common: str) -> str:
-    """Return what Prometheus reads of workers."""
+    """Return what Prometheus scrapes from workers."""
     return exposition(workers, common=common)
 
 
 def error_reports(redact: Callable[[str], str] | None = None) -> ErrorReports:
-    """Return what describes the exceptions of handlers."""
+    """Return the object that describes handlers' exceptions."""
     return ErrorReports(redact=redact)
 
 
 @contextmanager
 def in_a_call(record: Record) -> Iterator[None]:
-    """Be within the call of a record, as its handler is."""
+    """Run the block within the call of a record, as its handler runs."""
     token = current_slot.set(record)
     try:
         yield
@@ -81,7 +81,7 @@ def in_a_call(record: Record) -> Iterator[None]:
 
 
 def prepared(planned: PlannedWorker, topic: str, partitions: int) -> PreparedWorker:
-    """Return a worker whose one topic is there, and no retry topics; nothing was asked."""
+    """Return a worker whose one topic exists, without retry topics; nothing is queried."""
     return PreparedWorker(
         planned,
         Cluster(planned.admin, client_log()),

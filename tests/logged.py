@@ -1,4 +1,4 @@
-"""Log lines as tests go by them: by the ids of their events, not by their texts."""
+"""Finds log lines by the ids of their events, not by their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts that tests use as their users do: ``python -m tests.parts`` brings what is missing.
+"""Installs missing software that tests use: ``python -m tests.parts``.
 
 Debian's Chromium, promtool, PostgreSQL, Go, Node.js, zsh, fish and javac, Apache Kafka's jars,
 Amazon's client for JavaScript, faust, Spring Kafka, Spark's connectors with their archive of
@@ -32,18 +32,18 @@ PACKAGES = {
     "fish": ("fish",),
     "default-jdk-headless": ("javac",),
 }
-"""Debian's packages, and the programs of which one is enough."""
+"""Debian packages, each with programs of which one suffices."""
 
 
 JAVASCRIPT_VARIABLE = "WINDOW_CONSUMER_JAVASCRIPT"
 
 
 class PartMissingError(WindowConsumerError):
-    """A part is missing and may not be brought; the message says what to do."""
+    """A part is missing and cannot be installed here; the message says what to do."""
 
 
 def packages() -> None:
-    """Install the packages that are missing, where this user may."""
+    """Install missing packages if this user may."""
     missing = [name for name, programs in PACKAGES.items() if not any(map(shutil.which, programs))]
     if not missing:
         return
@@ -77,7 +77,7 @@ def javascript_directory() -> Path:
 
 
 def javascript() -> None:
-    """Fetch Amazon's client for JavaScript, in the versions that are written down."""
+    """Fetch Amazon's client for JavaScript, in the pinned versions."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         raise PartMissingError("install Node.js and npm")
@@ -116,7 +116,7 @@ def faust_directory() -> Path:
 
 
 def faust() -> None:
-    """Install faust, in the versions that are written down, beside nothing that our tests have."""
+    """Install faust in the pinned versions, apart from the packages of our tests."""
     directory, wanted = faust_directory(), TAKEOVERS / "faust.txt"
     installed = directory / ".installed"
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ def faust() -> None:
 
 
 def spring_jars() -> list[Path]:
-    """Return Spring Kafka's jars, fetched where they are missing."""
+    """Return Spring Kafka's jars; fetch them if they are missing."""
     wanted = jars.parsed((TAKEOVERS / "spring.lock").read_text())
     jars.fetch(cached("spring"), wanted)
     return jars.ready(cached("spring"), wanted)
@@ -155,7 +155,7 @@ def spark() -> None:
 
 
 def archive() -> None:
-    """Make the archive of classes that Spark starts from."""
+    """Create the class archive that Spark starts from."""
     class_archive.make(jars.ready(jars.default_directory()))
 
 
@@ -172,7 +172,7 @@ PARTS: Sequence[tuple[str, Callable[[], None], str]] = (
 
 
 def main() -> int:
-    """Bring all parts; return the exit code."""
+    """Install all parts; return the exit code."""
     missing = 0
     for name, bring, without in PARTS:
         try:

@@ -1,4 +1,4 @@
-"""What ``topics plan`` prints, read by other means than those that wrote it."""
+"""Parses what ``topics plan`` prints, independently of the code that wrote it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attrs import frozen
 
 @frozen
 class TopicSettings:
-    """A topic as it is to be made."""
+    """A topic to create."""
 
     partitions: int
     replication: int
@@ -34,7 +34,7 @@ class Acl:
 
 @frozen
 class Printed:
-    """All that a plan asks for."""
+    """Everything that a plan contains."""
 
     topics: dict[str, TopicSettings]
     acls: set[Acl]
@@ -44,7 +44,7 @@ class Printed:
 
 
 def from_shell(text: str) -> Printed:
-    """Read commands the way that a shell and the scripts do."""
+    """Read commands as a shell and Kafka's scripts would."""
     topics: dict[str, TopicSettings] = {}
     acls: set[Acl] = set()
     for line in text.splitlines():
@@ -99,7 +99,7 @@ _TF_KINDS = {"Topic": "topic", "Group": "group", "TransactionalID": "transaction
 
 
 def from_terraform(text: str) -> Printed:
-    """Read resources of the provider Mongey/kafka, as far as we write any."""
+    """Read resources of the provider Mongey/kafka, of the kinds that we write."""
     blocks = _BLOCK.findall(text)
     names = [(kind, name) for kind, name, _ in blocks]
     assert len(names) == len(set(names)) == text.count('resource "')

@@ -1,4 +1,4 @@
-"""Records as no client library would write them: a Produce request, byte by byte."""
+"""Writes records that no client library would: a Produce request, byte by byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import time
 RawHeaders = Sequence[tuple[bytes, bytes | None]]
 
 BROKEN_NAME = b"\xffname"
-"""No UTF-8, as a producer in another language may have written it."""
+"""Invalid UTF-8, as a producer in another language may write it."""
 
 _PRODUCE, _VERSION = 0, 7
 _TIMEOUT_MS = 10_000

@@ -1,4 +1,4 @@
-"""What topics hold, whoever wrote it: read without a group, on any broker."""
+"""Reads topics without a group, on any broker."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from window_consumer.trace.event_batch import decoded
 
 
 def read_all(client: Mapping[str, Any], topic: str) -> list[Message]:
-    """Return all records up to the present end of a topic, by partition and offset."""
+    """Return all records up to the current end of a topic, by partition and offset."""
     with reader_of(client) as reader:
         return reader.read_all(topic)
 
 
 def spans(client: Mapping[str, Any], topic: str) -> dict[int, Span]:
-    """Return what each partition of a topic holds now."""
+    """Return the offsets that each partition of a topic holds now."""
     with reader_of(client) as reader:
         return {name.partition: span for name, span in reader.spans(topic).items()}
 
@@ -35,7 +35,7 @@ def committed(client: Mapping[str, Any], group: str, topic: str) -> dict[int, in
 
 
 def dead_letter(record: Message) -> DeadLetter:
-    """Return a record of a dead-letter topic with what its headers say."""
+    """Return a record of a dead-letter topic with its parsed headers."""
     return read_dead_letter(record)
 
 
@@ -50,7 +50,7 @@ def counts(records: Iterable[Message]) -> list[AuditCount]:
 
 
 def balances(records: Iterable[Message]) -> dict[str, Balance]:
-    """Return what records of the audit topic say of each topic."""
+    """Return the balance of each topic from records of the audit topic."""
     effect = effective(counts(records)).counts
     return {each.topic: each for each in balance(effect)}
 

@@ -1,6 +1,6 @@
 """The whole suite, as ``make test`` runs it: ``python -m tests.suite [consumer|spark]``.
 
-``--what`` says what ``make test`` runs, and runs nothing.
+``--what`` only prints what ``make test`` runs.
 
 A test that fails is run three more times alone. If it passes each time the suite goes on and names
 it at the end under ``unstable``: fix it before anything else. More than two such tests fail the
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 RERUNS = 3
 MOST_UNSTABLE = 2
 NEVER_UNSTABLE = ("tests/engine/", "tests/model/", "tests/simulation/")
-"""Their tests have no threads, brokers or clocks: what fails there is wrong."""
+"""Their tests have no threads, brokers or clocks: a failure there is a bug."""
 
 WHAT = """\
 make test runs everything:
@@ -91,7 +91,7 @@ class Suite:
         return 0
 
     def _why_final(self, failed: Sequence[str]) -> str:
-        """Return why failures count as they are; empty where their tests are to be run again."""
+        """Return why failures are final; empty if their tests shall run again."""
         if not failed:
             return "pytest named no test"
         if files := [test for test in failed if "::" not in test]:

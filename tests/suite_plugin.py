@@ -1,4 +1,4 @@
-"""What ``tests.suite`` adds to pytest: which process runs which file, and a quick collection.
+"""The suite's pytest plugin: chooses which process runs which file, and speeds up collection.
 
 Processes run whole files, those that take long first: begun late they would run when all others
 have ended. Spark's files go to the first processes only, as each of these starts a session. The
@@ -25,7 +25,7 @@ from xdist.workermanage import WorkerController
 SPARK = ("tests/backfill/", "tests/pipeline/")
 SPARK_PROCESSES = 2
 KAFKA = ("RealKafka", "make_topic")
-"""What files with a Kafka name, or the conftest.py beside them."""
+"""Names of fixtures or classes in files that start a Kafka, or in their conftest.py."""
 
 KAFKA_PROCESSES = 2
 SHARING = "tests/architecture/"
@@ -101,7 +101,7 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # xdist has no typ
     """Files in the order of their durations."""
 
     def schedule(self) -> None:
-        """Deal out files; the order is that of ``pytest_collection_modifyitems``."""
+        """Distribute files in the order of ``pytest_collection_modifyitems``."""
         self.config.option.loadscopereorder = False
         super().schedule()
 
@@ -118,11 +118,11 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # xdist has no typ
             super()._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
-        """Return the file of a test, or a folder whose tests share what they take long to make."""
+        """Return the file of a test, or its folder if tests there share an expensive fixture."""
         return SHARING if nodeid.startswith(SHARING) else str(super()._split_scope(nodeid))
 
     def _files_for(self, node: WorkerController) -> Iterator[str]:
-        """Yield what a process may run next, Spark's files first where it has a session."""
+        """Yield the files that a process may run next, Spark's first if it has a session."""
         place = self.nodes.index(node)
         if place < SPARK_PROCESSES:
             yield from (file for file in self.workqueue if file.startswith(SPARK))
@@ -160,7 +160,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @contextmanager
 def _first_alone(config: pytest.Config) -> Iterator[None]:
-    """Let the other processes of a run wait until the first has collected."""
+    """Make the run's other processes wait until the first has collected."""
     if not hasattr(config, "workerinput"):
         yield
         return
@@ -175,7 +175,7 @@ def _first_alone(config: pytest.Config) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let no test be in none of the stages: later ones read only the files that name their mark."""
+    """Fail if a test belongs to no stage: later stages read only files that name their mark."""
     for mark in ("alone", "calm"):
         if item.get_closest_marker(mark) and not _names(item.path, mark):
             raise pytest.UsageError(
@@ -194,7 +194,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def names_kafka(path: Path) -> bool:
-    """Tell whether a file, or a fixture beside it, names a real Kafka."""
+    """Return whether a file, or a fixture beside it, names a real Kafka."""
     beside = (path, path.with_name("conftest.py"))
     texts = [each.read_text(encoding="utf-8") for each in beside if each.is_file()]
     return any(name in text for text in texts for name in KAFKA)
@@ -211,5 +211,5 @@ def _names(file: Path, mark: str) -> bool:
 
 
 def file_of(item: pytest.Item) -> str:
-    """Return the path as the name of the test has it."""
+    """Return the path part of the test's name."""
     return item.nodeid.partition("::")[0]

@@ -1,4 +1,4 @@
-"""Where the project lives, in the wheel's metadata: nothing is invented."""
+"""The project's addresses in the wheel's metadata: none is invented."""
 
 from __future__ import annotations
 

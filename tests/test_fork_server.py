@@ -1,4 +1,4 @@
-"""A command that is forked is the command that a user starts."""
+"""A forked command behaves like one that a user starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine without the parts is told by ``make test``."""
+"""What ``make test`` prints on a machine without the parts."""
 
 from __future__ import annotations
 

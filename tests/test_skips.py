@@ -1,4 +1,4 @@
-"""In CI no test is skipped, but for what no machine can be given."""
+"""In CI no test is skipped, except for parts that cannot be installed."""
 
 from __future__ import annotations
 

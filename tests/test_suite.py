@@ -1,4 +1,4 @@
-"""Tests that fail once are run again, and only those that may be."""
+"""Failed tests run again, but only those that may."""
 
 from __future__ import annotations
 

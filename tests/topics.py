@@ -1,6 +1,6 @@
-"""Topics of a real Kafka, made and changed so that its broker knows of it when a call returns.
+"""Creates and changes topics of a real Kafka; calls return once its broker knows.
 
-The controller answers first; the broker that answers clients hears of it a moment later.
+The controller answers first; the broker that serves clients learns of the change a moment later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DEADLINE_S = 60.0
 
 
 def make(admin: AdminClient, *new: NewTopic) -> None:
-    """Make topics, and return when each of their partitions has a leader that clients can find."""
+    """Create topics, and return when each partition has a leader that clients can find."""
     for future in admin.create_topics(list(new)).values():
         future.result(DEADLINE_S)
     for topic in new:
@@ -28,13 +28,13 @@ def _is_led(admin: AdminClient, topic: NewTopic) -> bool:
 
 
 def delete(admin: AdminClient, name: str) -> None:
-    """Delete a topic, and return when clients are told of it no more."""
+    """Delete a topic, and return when clients no longer see it."""
     admin.delete_topics([name])[name].result(DEADLINE_S)
     wait_until(lambda: led(admin, name) is None, DEADLINE_S, f"{name} is gone")
 
 
 def make_anew(admin: AdminClient, new: NewTopic) -> None:
-    """Delete a topic and make it again at once; return when clients are told of the new one."""
+    """Delete a topic and create it again at once; return when clients see the new one."""
     before = identity(admin, new.topic)
     admin.delete_topics([new.topic])[new.topic].result(DEADLINE_S)
     make(admin, new)
@@ -52,7 +52,7 @@ def widen(admin: AdminClient, name: str, partitions: int) -> None:
 
 
 def led(admin: AdminClient, name: str) -> int | None:
-    """Return how many partitions of a topic have a leader, None where there is no such topic."""
+    """Return how many partitions of a topic have a leader; None if there is no such topic."""
     found = admin.list_topics(name, timeout=DEADLINE_S).topics[name]
     if found.error is not None:
         return None
@@ -60,7 +60,7 @@ def led(admin: AdminClient, name: str) -> int | None:
 
 
 def identity(admin: AdminClient, name: str) -> str | None:
-    """Return a topic's id, None where there is no such topic."""
+    """Return a topic's id; None if there is no such topic."""
     answer = admin.describe_topics(TopicCollection([name]))[name]
     try:
         return str(answer.result(DEADLINE_S).topic_id)

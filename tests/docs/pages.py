@@ -45,7 +45,7 @@ def module_of(page: Path) -> str:
 
 
 def commands(page: Path) -> list[str]:
-    """Return what the page tells to type, without comments and where the output goes."""
+    """Return the commands of the page, without comments and redirections."""
     return [
         re.split(r"  #| > ", line.removeprefix("$ "))[0].strip()
         for block in blocks(page, "console")
@@ -55,7 +55,7 @@ def commands(page: Path) -> list[str]:
 
 
 def word_count(page: Path) -> int:
-    """Return how many words a page has; bars and rules of tables are none."""
+    """Return how many words a page has, without bars and rules of tables."""
     return sum(1 for word in page.read_text("utf-8").split() if re.search(r"\w", word))
 
 
@@ -64,7 +64,7 @@ def links(page: Path) -> list[str]:
 
 
 def table(page: Path, first: str) -> list[list[str]]:
-    """Return the cells of the table whose first head is ``first``, its head included."""
+    """Return the cells of the table whose first column is named ``first``, header included."""
     lines = page.read_text("utf-8").splitlines()
     (start,) = (number for number, line in enumerate(lines) if line.startswith(f"| {first}|"))
     rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])
@@ -91,6 +91,6 @@ def functions(file: str) -> set[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of the page's headings, the way that GitHub makes them."""
+    """Return the anchors of the page's headings, as GitHub generates them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}

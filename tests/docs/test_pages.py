@@ -1,4 +1,4 @@
-"""What the documentation says is there is there."""
+"""Links, commands and names in the documentation exist."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 WITHOUT_LIMIT = {
     *("CHANGELOG.md", "docs/api.md", "docs/commands.md", "docs/config.md", "docs/metrics.md")
 }
-"""Pages that nobody reads from beginning to end: the changelog, and generated references."""
+"""Reference pages that nobody reads as a whole: the changelog, and generated pages."""
 
 MOST_WORDS = 2_500
 
@@ -38,7 +38,7 @@ PROGRAMS = {
     *("cd", "curl", "docker", "export", "git", "kafka-topics.sh", "kill", "pip", "python", "rm"),
     "touch",
 }
-"""Of others, that readers have."""
+"""Other programs that readers have."""
 
 
 def test_the_configuration_page_is_what_the_classes_say() -> None:
@@ -83,7 +83,7 @@ def test_the_page_of_log_lines_quotes_lines_that_are_written() -> None:
 
 
 def texts_of_the_package() -> Iterator[str]:
-    """Yield all texts in the code, with ``...`` where something is put into them."""
+    """Yield all texts in the code, with ``...`` for their placeholders."""
     for file in (ROOT / "window_consumer").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.JoinedStr):
@@ -137,7 +137,7 @@ def test_commands_exist_with_these_options(page: Path) -> None:
 
 
 def _exists(words: list[str]) -> bool:
-    """Tell whether a command is one that a reader can type; of programs of others, believe it."""
+    """Return whether a reader can type this command; programs of others are not checked."""
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         words = words[1:]
     if words[0] == "make":
@@ -179,7 +179,7 @@ def test_the_sites_navigation_has_every_page() -> None:
 
 
 MOST_WORDS_OF_ALL = 42_000
-"""What the site may have without what is generated, decisions and lab: only ever less."""
+"""For the site without generated pages, decisions and lab. Only lower it."""
 
 
 def test_all_pages_together_can_be_read() -> None:

@@ -1,4 +1,4 @@
-"""README: what stands on its first screen is short, true, and needs no words of our own."""
+"""README: its first screen is short, true, and needs no words of our own."""
 
 from __future__ import annotations
 
