@@ -1,9 +1,9 @@
-# The two commands of the README are `make demo` and `make test`; the rest is for contributors.
+# README has `make demo`, `make shop` and `make test`; the rest is for contributors.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Made anew when the dependencies change.
+# Recreated when the dependencies change.
 STAMP := $(VENV)/.installed
 SHOP_STAMP := $(VENV)/.installed-shop
 DEV_STAMP := $(VENV)/.installed-dev
@@ -17,15 +17,16 @@ demo: $(STAMP)
 shop: $(SHOP_STAMP)
 	exec $(BIN)/python examples/shop/run.py
 
-# Where Python may write no bytecode, each of the commands that tests start would compile all of it.
+# Otherwise, where Python may not write bytecode, each command that tests start would compile everything.
 bytecode: $(DEV_STAMP)
 	@$(BIN)/python -m compileall -q -j 0 window_consumer tests
 
-# Brings Chromium, promtool, PostgreSQL, zsh, fish, javac, Kafka, a client for JavaScript, faust, Spring Kafka and Spark's connectors where it may; names what it may not bring.
+# Installs Chromium, promtool, PostgreSQL, zsh, fish, javac, Kafka, a client for JavaScript, faust, Spring Kafka and
+# Spark's connectors, and names what it cannot install.
 parts: bytecode
 	@$(BIN)/python -m tests.parts
 
-# The checks of the code take two minutes of a core, and tests wait often.
+# In parallel: linters take two minutes of a core, and tests often wait.
 test: $(DEV_STAMP)
 	@$(BIN)/python -m tests.suite --what
 	@$(MAKE) --no-print-directory -j 2 lint suite
@@ -48,11 +49,11 @@ lint: $(DEV_STAMP)
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-# The site, in build/site. `mkdocs serve` shows it while pages are written.
+# The site, in build/site. `mkdocs serve` shows it while you write.
 docs: $(DEV_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-# Requests the pages' links to other sites; CI has no network for it.
+# Requests the pages' external links; CI has no network for this.
 links: $(DEV_STAMP)
 	$(BIN)/python -m docs.external_links
 
@@ -60,7 +61,7 @@ clean:
 	rm -rf $(VENV) .kafka .javascript build dist
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "window_consumer needs Python 3.11 or later; say PYTHON=python3.12 make ...")'
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "window_consumer needs Python 3.11 or later: run PYTHON=python3.12 make ...")'
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): pyproject.toml | $(BIN)/python

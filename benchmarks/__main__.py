@@ -138,9 +138,10 @@ def all_command(
 )
 @click.option("--kafka", metavar="HOST:PORT", help="A Kafka to use. [default: one is started]")
 def gate_command(names: tuple[str, ...], kafka: str | None, *, short: bool) -> int:
-    """Run everything that a figure is promised for, or those of these names.
+    """Run all workloads with promised figures, or the named ones.
 
-    Prints a table and what falls short; the exit code is 1 then. Takes about a quarter of an hour.
+    Prints a table and the missed figures; the exit code is then 1. Takes about a quarter of an
+    hour.
     """
     for name in names:
         _known(name)

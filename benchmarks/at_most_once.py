@@ -27,7 +27,7 @@ from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
 
 REBALANCES: Final = 5
 _EVERY_S: Final = 6.0
-"""Between two kills: about as long as the group needs to notice one."""
+"""The pause between two kills: about the time that the group needs to notice one."""
 _END_S: Final = 600.0
 _BEFORE: Final = 21
 """So many called records before a lost one say when it was its turn: single ones are called late,
@@ -41,7 +41,7 @@ Place = tuple[int, int]
 
 
 def run_rate(topics: Topics, workload: Workload) -> Run:
-    """Handle a topic with both deliveries, in the other order the next time; then slow calls."""
+    """Handle a topic with both deliveries, in alternating order; then with slow calls."""
     ours, ratio = _compared(topics, workload)
     waiting = evolve(workload, topic=_WAITING, wait_s=_WAIT_S)
     slow, slow_ratio = _compared(topics, waiting)
@@ -125,10 +125,10 @@ def run_kills(topics: Topics, workload: Workload) -> Run:
 
 
 def judged(ends: Mapping[int, int], lines: Iterable[str], kills: Sequence[float]) -> Run:
-    """Count what was called twice, and what each kill has lost.
+    """Count the records that were called twice, and those that each kill lost.
 
-    ``lines`` have partition, offset and time of each call. A lost record counts for the kill that
-    came next after the calls of those before it.
+    ``lines`` have partition, offset and time of each call. A lost record counts for the first kill
+    after the calls of its predecessors.
     """
     calls: Counter[Place] = Counter()
     times: dict[Place, float] = {}
@@ -156,14 +156,14 @@ def judged(ends: Mapping[int, int], lines: Iterable[str], kills: Sequence[float]
 
 
 def most_lost(workload: Workload) -> int:
-    """Return how many records a kill may lose: what slots run, and what is queued for them."""
+    """Return how many records a kill may lose: those running in slots or queued for them."""
     return workload.slots * SLICES_PER_SLOT
 
 
 def run_member(
     bootstrap: str, topic: str, group: str, journal: str, workload: Workload
 ) -> dict[str, Any]:
-    """Run a worker that writes its calls down until it is killed: a child process."""
+    """Run a worker that records its calls until it is killed: a child process."""
     file = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def handle(record: Record) -> None:

@@ -29,7 +29,7 @@ from window_consumer.model.errors import RunError
 
 READERS: Final = 3
 TRIOS: Final = 3
-"""Of each kind, in turn, in a run: each takes a second or two, so the median counts."""
+"""Trios of each kind per run, in turn: each takes a second or two, so the median counts."""
 
 _CHECK_S: Final = 0.002
 _DEADLINE_S: Final = 120.0

@@ -26,7 +26,7 @@ _ANSWER_S = 10.0
 
 @frozen
 class Cluster:
-    """The brokers, and who asks them."""
+    """The brokers, and a client for their metadata."""
 
     nodes: Sequence[RealKafka]
     admin: AdminClient
@@ -37,7 +37,7 @@ class Cluster:
         return ",".join(node.bootstrap for node in self.nodes)
 
     def make(self, topic: str, partitions: int) -> None:
-        """Make a topic with a copy on each broker, two of which have to have a record."""
+        """Create a topic with a replica on each broker; two of them must have a record."""
         config = {"min.insync.replicas": "2"}
         new = NewTopic(topic, partitions, NODES, config=config)
         self.admin.create_topics([new])[topic].result(_READY_S)
@@ -53,7 +53,7 @@ class Cluster:
         return tuple(found[number].leader for number in sorted(found))
 
     def wait_in_sync(self, topic: str) -> None:
-        """Return once each broker has all that a topic holds."""
+        """Return once each broker has all records of a topic."""
         deadline = time.monotonic() + _READY_S
         while not self._is_in_sync(topic):
             if time.monotonic() > deadline:
@@ -68,7 +68,7 @@ class Cluster:
         return bool(found) and all(len(each.isrs) == NODES for each in found.values())
 
     def wait_led_by_others(self, topic: str, place: int) -> None:
-        """Return once no partition is led by a node that is away."""
+        """Return once no partition is led by a stopped node."""
         deadline = time.monotonic() + _READY_S
         while place + 1 in self.leaders(topic):
             if time.monotonic() > deadline:
@@ -76,7 +76,7 @@ class Cluster:
             time.sleep(_CHECK_S)
 
     def move_leaders(self, topic: str) -> int:
-        """Have all in sync and led by their first brokers again; return how many have moved."""
+        """Restore sync and the preferred leaders; return how many partitions have moved."""
         self.wait_in_sync(topic)
         before = self.leaders(topic)
         self.admin.elect_leaders(ElectionType.PREFERRED, None).result(_READY_S)

@@ -1,4 +1,4 @@
-"""The delay service: how punctual it delivers, and how fast records pass through its levels."""
+"""The delay service: how punctually it delivers, and how fast records pass through its levels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from window_consumer.runtime.running import Running
 
 WORKER = "delay"
 SPREAD_S: Final = 60.0
-"""Records are due within so many seconds from their sending."""
+"""Records are due within this many seconds of their sending."""
 SENT_PER_S: Final = 5000
 """A service that is behind delivers late: this is a quarter of its hops in a second."""
 
@@ -43,7 +43,7 @@ _FAR_S: Final = 7200.0
 _BEGIN_S: Final = 240.0
 _WRITE_S: Final = 120.0
 _PATIENCE_S: Final = 20.0
-"""Nothing was delivered for so long after the last record was due: the others are lost."""
+"""If nothing is delivered for this long after the last record was due, the others are lost."""
 
 
 class Place(NamedTuple):
@@ -101,7 +101,7 @@ def sent_evenly(records: int, sent_s: float, farthest_s: float) -> Iterator[int]
 
 
 def lateness(found: Iterable[Arrival]) -> dict[str, float]:
-    """Return how late records were delivered; one that is early is late by less than nothing."""
+    """Return how late records were delivered; an early one has a negative value."""
     ordered = sorted(float(each.appended_ms - each.due_ms) for each in found)
     return {
         "early": float(sum(each < 0 for each in ordered)),
@@ -224,7 +224,7 @@ def start(
 
 @frozen
 class Cancelled:
-    """Numbers of records that somebody has cancelled."""
+    """Numbers of cancelled records."""
 
     asked: set[int] = field(factory=set)
     in_time: set[int] = field(factory=set)
@@ -242,7 +242,7 @@ def write(
 ) -> Cancelled:
     """Write records that are due at these times, in milliseconds since 1970.
 
-    Of those that are due in ten seconds or later, one in so many is cancelled at once.
+    Of those due in ten seconds or later, one in ``cancel_one_in`` is cancelled at once.
     """
     cancelled = Cancelled()
 
@@ -287,7 +287,7 @@ def write(
 def arrivals(bootstrap: str, target: str, wanted: AbstractSet[int], last_s: float) -> list[Arrival]:
     """Return what was delivered, once all wanted numbers are among it.
 
-    It gives up some time after ``last_s``, in seconds since 1970, if nothing is delivered any more.
+    It gives up some time after ``last_s``, in seconds since 1970, if no more are delivered.
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "wc-bench-reader"})
     found: list[Arrival] = []

@@ -1,4 +1,4 @@
-"""What kills and rebalances do to delayed records: none is lost, and none is early."""
+"""Kills and rebalances with delayed records: none is lost, and none is early."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from benchmarks.workloads import Workload
 
 REBALANCES: Final = 2
 _EVERY_S: Final = 9.0
-"""Between two kills: the group notices one after 6 s."""
+"""The pause between two kills: the group notices one after 6 s."""
 _SENT_S: Final = 45.0
-"""Records are sent for so long, while members are killed."""
+"""Records are sent for this long, while members are killed."""
 _FARTHEST_S: Final = 60.0
-"""Each is due within so many seconds of its sending."""
+"""Each is due within this many seconds of its sending."""
 _CANCELLED_ONE_IN: Final = 5
 
 
@@ -61,7 +61,7 @@ def run_kills(topics: Topics, workload: Workload) -> Run:
 def _command(
     where: delaying.Place, wheels: str | None, *, exact: bool
 ) -> Callable[[str, Path], Sequence[str]]:
-    """Return what starts a member, which finds no files of others."""
+    """Return the command that starts a member, which finds no files of others."""
 
     def command(name: str, _file: Path) -> Sequence[str]:
         directory = wheels and f"{wheels}/{name}"

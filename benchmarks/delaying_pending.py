@@ -22,7 +22,7 @@ _FARTHEST_S: Final = 7200.0
 _MOVED_S: Final = 900.0
 _STOPPED_S: Final = 5.0
 _WATCHED_S: Final = 45.0
-"""After a restart: what was due in the meantime has to be delivered."""
+"""After a restart, records that fell due in the meantime must be delivered."""
 
 _MEMORY_MB: Final = DelayConfig().worker.memory / 2**20
 

@@ -18,7 +18,7 @@ from window_consumer.model.errors import RunError
 _WAITING: Final = 1_000_000
 _NEAREST_S: Final = 1800.0
 _FARTHEST_S: Final = 7000.0
-"""What waits is due after the end of the run, and in the wheel."""
+"""Waiting records are due after the end of the run, and in the wheel."""
 
 _BURST_IN_S: Final = 20.0
 """All records of the burst wait before the first one is due."""
@@ -97,7 +97,7 @@ def _burst(topics: Topics, spec: TopicSpec) -> Mapping[str, float]:
 def host(
     bootstrap: str, topic: str, target: str, directory: str, records: int
 ) -> Mapping[str, float]:
-    """Run a service until it has its wheels, and has taken so many records in: a child process."""
+    """Run a service until it has its wheels and these records: a child process."""
     began = time.perf_counter()
     running = delaying.start(bootstrap, topic, target, None, directory)
     delaying.wait_until_begun(running, topic)

@@ -33,7 +33,7 @@ _DEADLINE_S = 60.0
 
 @frozen
 class Stretch:
-    """What was finished during a watch, and at which rate."""
+    """How many records finished during a watch, and at which rate."""
 
     finished: int
     records_per_s: float

@@ -24,7 +24,7 @@ SHORT_RUNS = 3
 """Runs of each workload and baseline; the median counts."""
 
 CHANCES = 2
-"""A figure fails the short form only if it falls short this many times."""
+"""A figure fails the short form only if it is too low this many times."""
 
 
 @frozen
@@ -74,7 +74,7 @@ def short_form() -> list[Workload]:
 def judge(workloads: Sequence[Workload], measure: Measure, chances: int = 1) -> list[Verdict]:
     """Measure workloads and judge each of their floors.
 
-    What falls short is measured again, up to ``chances`` times in all. Lost or reordered records
+    A low figure is measured again, up to ``chances`` times in all. Lost or reordered records
     are final, and so is a run that fails.
     """
     verdicts: list[Verdict] = []

@@ -75,7 +75,7 @@ class _Failing:
             raise DrawnError
 
     def finished(self, counters: Counters) -> int:
-        """Return how many of the source's records need nothing more."""
+        """Return how many of the source's records are finished."""
         return counters.processed
 
     def wait_for_the_rest(self, running: Running, total: int) -> None:
@@ -86,7 +86,7 @@ class _Failing:
         return stretch.records_per_s
 
     def lost(self, _counters: Counters, _total: int) -> int:
-        """Return how many records left the source and are nowhere."""
+        """Return how many records left the source and cannot be found."""
         return 0
 
     def notes(self, counters: Counters) -> dict[str, float]:

@@ -20,7 +20,7 @@ from window_consumer.runtime.running import Running
 from window_consumer.testing.events import Killed
 
 MEMBERS: Final = 2
-"""So many run at any time."""
+"""How many run at any time."""
 
 _START_S: Final = 120.0
 _STOP_S: Final = 60.0
@@ -66,7 +66,7 @@ class Members:
             raise RunError(f"member {name} ended with code {code}")
 
     def peak_rss_mb(self, name: str) -> float:
-        """Return the peak resident memory of a member that runs, in MiB."""
+        """Return the peak resident memory of a running member, in MiB."""
         return usage.peak_rss_mb(self._processes[name].pid)
 
     def signal(self, name: str, number: signal.Signals) -> None:

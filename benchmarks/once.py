@@ -37,7 +37,7 @@ _FILL: Final = sa.text(
     " FROM generate_series(1, :count) number"
 )
 _BATCHES_OF: Final = 25
-"""So many times the records go through in batches, where each costs less."""
+"""How many times more records run in batches, where each costs less."""
 
 
 _metadata = sa.MetaData()

@@ -1,4 +1,4 @@
-"""What kills and freezes do to ``once``: every effect and every result is there once.
+"""Kills and freezes with ``once``: every effect and every result happens once.
 
 One Kafka and one PostgreSQL serve all variants, each with its own topic, group and database.
 """
@@ -59,7 +59,7 @@ _BROKER: Final = {
     "group.consumer.heartbeat.interval.ms": 1_000,
     "group.min.session.timeout.ms": 1_000 * _SESSION_S,
 }
-"""The partitions of a member that was killed are another's after 3 s."""
+"""Another member gets the partitions of a killed one after 3 s."""
 _CLASSIC: Final = {
     "group.protocol": "classic",
     "session.timeout.ms": 1_000 * _SESSION_S,
@@ -103,7 +103,7 @@ class Scene:
     spec: TopicSpec
 
     def run(self, kills: int) -> Run:
-        """Run it to its end and compare what there is with what there should be."""
+        """Run it to its end and compare the effects with the expected ones."""
         engine = sa.create_engine(self.url)
         metadata.create_all(engine)
         Once(engine, fenced=self.variant.fenced).tables.metadata.create_all(engine)
@@ -245,7 +245,7 @@ def _count(engine: sa.Engine, table: sa.Table) -> int:
 
 
 def _results(bootstrap: str, topic: str) -> Counter[str]:
-    """Return how often each record's result is there; those with one ``wc-id`` count once."""
+    """Return how many results each record has; those with the same ``wc-id`` count once."""
     ends = Topics(bootstrap).log_ends(topic)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "wc-bench-reader"})
     found: dict[bytes, str] = {}

@@ -29,13 +29,13 @@ _STALLS_ONE_IN: Final = 100
 
 metadata = sa.MetaData()
 effects = sa.Table("effects", metadata, sa.Column("id", sa.Text()), sa.Column("at", sa.Text()))
-"""Without a key: whatever happens twice is there twice."""
+"""Without a unique key, so that duplicates show."""
 outbox = Outbox(metadata)
 
 
 @frozen
 class Variant:
-    """How the handler is called, and what is done to its process."""
+    """How the handler is called, and how its process is disturbed."""
 
     name: str
     is_batch: bool = False

@@ -32,7 +32,7 @@ _STRETCH_S = 0.25
 
 @define
 class Bank:
-    """What the handler needs: it takes a moment, and is down for a while."""
+    """The service that the handler calls: it takes a moment, and is down for a while."""
 
     wait_s: float
     first: float = 0.0

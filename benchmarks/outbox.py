@@ -73,7 +73,7 @@ def _relay(
 
 @frozen
 class _TimedRows:
-    """Takes the time when their acks are there."""
+    """Records when their acks arrive."""
 
     rows: Sequence[OutboxRow]
     flight: RowsInFlight
@@ -88,7 +88,7 @@ class _TimedRows:
 
 @frozen
 class _TimedSender:
-    """Takes the time when the acks of a batch are there."""
+    """Records when the acks of a batch arrive."""
 
     sender: OutboxSender
     acked: dict[uuid.UUID, float]
@@ -186,9 +186,9 @@ def _bare_loop(place: OutboxPlace, bootstrap: str) -> None:
 
 
 def relay_latency(topics: Topics, workload: Workload) -> Run:
-    """Take the time of rows with the relay in this process, and in another one.
+    """Measure rows with the relay in this process, and in another one.
 
-    In this process that is the time from the commit to the ack, else until the record is read.
+    In this process the time runs from the commit to the ack, otherwise until the record is read.
     """
     run = _latency_here(topics, workload)
     notes = dict(run.notes)
@@ -208,7 +208,7 @@ def _commit_first(place: OutboxPlace, topic: str) -> None:
 def _commit_rows(
     place: OutboxPlace, topic: str, workload: Workload
 ) -> tuple[dict[uuid.UUID, float], float]:
-    """Commit a row now and then; return when, and how many a second there were."""
+    """Commit a row now and then; return the times, and the rows per second."""
     committed: dict[uuid.UUID, float] = {}
     began = time.perf_counter()
     for number in range(workload.topic.records):

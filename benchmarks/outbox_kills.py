@@ -1,7 +1,7 @@
-"""What the outbox loses while relays are killed and frozen and the broker restarts: nothing.
+"""The outbox loses nothing while relays are killed and frozen and the broker restarts.
 
 Several writers share keys; each row has the next number of its key. Some rows are too large for the
-topic: they are given up, and nothing else is.
+topic: only they are given up.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FREEZE_AT: Final = (2, 5, 8)
 _LIMIT_BYTES: Final = 20_000
 _TOO_LARGE: Final = 30_000
 _TOO_LARGE_IN: Final = 200
-"""One row of so many is too large."""
+"""One row in this many is too large."""
 _OWN_TOPIC: Final = "wc-bench-outbox-kills"
 
 
@@ -98,7 +98,7 @@ class _Relays:
         self._processes[number] = self._start()
 
     def freeze(self, number: int) -> None:
-        """Stop one with SIGSTOP, and wake it when another has taken its place."""
+        """Stop one with SIGSTOP, and continue it when another has taken over."""
         process = self._processes[number]
         process.send_signal(signal.SIGSTOP)
         self.freezes += 1

@@ -72,7 +72,7 @@ def place_with_outbox(*, notify: bool = False) -> Iterator[OutboxPlace]:
 
 
 def until(holds: Callable[[], bool], within_s: float = _END_S) -> None:
-    """Wait until something holds; ends the benchmark where it does not come."""
+    """Wait until a condition holds; end the benchmark if it never does."""
     deadline = time.perf_counter() + within_s
     while not holds():
         if time.perf_counter() > deadline:

@@ -1,4 +1,4 @@
-"""Runs in which some keys fail at first, and the scan of a ladder that is full of copies."""
+"""Runs in which some keys fail at first, and a scan of a ladder full of copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from window_consumer.parking.topics import ParkTopics
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
 
 FAILING_S = 12.0
-"""For so long, counted from the first call, every call for a record of a failing key fails."""
+"""Calls for records of a failing key fail for this long after the first call."""
 FAILING_ONE_IN = 100
 LEVELS: Final = ("2s", "4s", "9s")
 """Together longer than keys fail: no record ends among the dead letters. The topic lasts longer."""

@@ -1,4 +1,4 @@
-"""What kills and rebalances do to parked keys: their order stays, and nothing is lost."""
+"""Kills and rebalances with parked keys: their order stays, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from window_consumer.testing.events import in_order as by_time
 from window_consumer.testing.guarantees import NothingLost, OneAtATimePerKey, OrderPerKey, check
 
 FAILING_S: Final = 60.0
-"""For so long every call for a record of a failing key fails."""
+"""Calls for records of a failing key fail for this long."""
 LEVELS: Final = ("5s", "10s", "20s", "30s")
 """Together longer than keys fail."""
 REBALANCES: Final = 5
 _EVERY_S: Final = 9.0
-"""Between two kills: the group notices one after 6 s. The last is when no key fails any more."""
+"""The pause between two kills: the group notices one after 6 s. At the last one no key fails."""
 _SLOTS: Final = 16
 """The topic lasts for about as long as keys fail."""
 _SAID: Final = 5
@@ -89,7 +89,7 @@ def run_member(  # noqa: PLR0913 - a run's where and what
     journal: str,
     failing_until: float,
 ) -> dict[str, Any]:
-    """Run a worker that writes its calls down until it is killed: a child process.
+    """Run a worker that records its calls until it is killed: a child process.
 
     ``failing_until`` is in seconds of the machine's monotonic clock.
     """
@@ -124,7 +124,7 @@ def produced(topic: str, spec: TopicSpec) -> Iterator[Produced]:
 
 
 def judged(produced: Iterable[Produced], events: Iterable[Event], say: Say) -> Run:
-    """Compare the calls of all members with what was produced; say the first violations.
+    """Compare the calls of all members with what was produced; name the first violations.
 
     A record that is handled again after a kill is a duplicate and breaks no order.
     """

@@ -1,4 +1,4 @@
-"""``Producer``: how fast ``send`` is, and what it loses where a broker ends."""
+"""``Producer``: how fast ``send`` is, and what it loses when a broker ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SETTINGS: Mapping[str, Any] = {
     "message.timeout.ms": 0,
     "queue.buffering.max.messages": 131_072,
 }
-"""Those of ``Producer``, for the loop written by hand."""
+"""The settings of ``Producer``, for the loop written by hand."""
 
 _END_S = 120.0
 
@@ -83,7 +83,7 @@ _turn = cycle((("ours", "confluent", "confluent-bare"), ("confluent-bare", "conf
 
 
 def run_send(topics: Topics, workload: Workload) -> Run:
-    """Run the three senders one after the other, in the other order the next time."""
+    """Run the three senders one after the other, in alternating order."""
     spec = workload.topic
     rates: dict[str, dict[str, Any]] = {}
     for sender in next(_turn):

@@ -1,4 +1,4 @@
-"""``pull``: how fast clients of SQS receive and delete, and how soon they get what another lost."""
+"""``pull``: rates of SQS clients, and how soon they get a dead client's records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An HTTP service in a process of its own, as fast as asyncio allows.
 
 ``push_service BEGINS LASTS`` prints its port. From BEGINS seconds after the first request on it
-answers 404, for LASTS seconds. When its input ends, it prints what it has seen.
+answers 404, for LASTS seconds. When its input ends, it prints its counts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Seen:
     taken: int = 0
     refused: int = 0
     ids: set[bytes] = field(factory=set)
-    """Of the requests that were taken; without an outage nobody asks for them."""
+    """Of the accepted requests; unused without an outage."""
 
     def answer(self, head: bytes) -> bytes:
         """Return the answer to a request."""

@@ -30,7 +30,7 @@ from window_consumer.runtime.pools.event_loop import make_loop
 BEGINS_S: Final = 5.0
 LASTS_S: Final = 60.0
 PER_S: Final = 1_000
-"""Records a second while the service is and is not there."""
+"""Records a second while the service is up and while it is down."""
 
 _TICK_S: Final = 0.01
 _LONGEST_S: Final = 250.0
@@ -39,7 +39,7 @@ _parts = cycle((("push", "push_bare"), ("push_bare", "push")))
 
 
 def run_rate(topics: Topics, workload: Workload) -> Run:
-    """Post a topic's records, and as many requests by hand, in the other order the next time."""
+    """Post a topic's records, and as many requests by hand, in alternating order."""
     topic = topics.filled(workload.topic, lambda _: None)
     given = {"bootstrap": topics.bootstrap, "topic": topic, "workload": workload}
     found = {}

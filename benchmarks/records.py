@@ -99,7 +99,7 @@ class Writer:
             time.sleep(seconds)
 
     def finish(self) -> None:
-        """Wait until everything is acked. Raises RunError where something is not."""
+        """Wait until everything is acked. Raises RunError if a record is not."""
         left = self._producer.flush(_FLUSH_S)
         if self._failed is not None or left:
             why = self._failed or f"{left} records were not acked within {_FLUSH_S:g} s"

@@ -1,4 +1,4 @@
-"""Redrives of dead letters: timed as a whole, and killed on the way."""
+"""Redrives of dead letters: timed as a whole, and killed midway."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STACK = b"shop.py:12 in charge\n" * 40
 
 
 def dead_letter_topic(group: str, topic: str) -> str:
-    """Return the name of the topic that is filled."""
+    """Return the name of the dead-letter topic to fill."""
     return f"{group}.{topic}.dlq"
 
 

@@ -1,4 +1,4 @@
-"""Replays of a topic: timed as a whole, with a rate, and killed on the way."""
+"""Replays of a topic: timed as a whole, with a rate, and killed midway."""
 
 from __future__ import annotations
 

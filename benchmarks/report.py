@@ -91,7 +91,7 @@ def table(reports: Sequence[Json]) -> str:
 
 
 def read_reports(directory: Path) -> list[Json]:
-    """Read the reports of a directory; raises UsageError where there are none."""
+    """Read the reports of a directory; raises UsageError if there are none."""
     found = []
     for path in sorted(directory.glob("*.json")):
         try:

@@ -57,7 +57,7 @@ class Scene:
 
 @frozen
 class Seen:
-    """What a scene has shown."""
+    """The measurements of a scene."""
 
     p99_ms: float
     """From the sending of the steady class's records to their calls."""
@@ -145,7 +145,7 @@ def _worked(bootstrap: str, named: Mapping[str, str], scene: Scene) -> Seen:
 
     fair = dict(scene.fair or {})
     if fair and scene.is_by_topic:
-        # Which one it is, the name of the topic says, also where it is alone.
+        # The topic's name says which scene it is, even if it runs alone.
         fair["weights"] = {named.get("urgent", "urgent"): WEIGHT}
     worker: dict[str, Any] = {"group": uuid.uuid4().hex, "concurrency": SLOTS}
     with tempfile.TemporaryDirectory() as directory:

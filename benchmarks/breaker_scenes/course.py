@@ -19,7 +19,7 @@ _SHOWN_CHANGES = 30
 
 
 class EndedCall(NamedTuple):
-    """The call for one record; a batch's call is there once for each record."""
+    """The call for one record; a batch counts as one call per record."""
 
     began_s: float
     ended_s: float
@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
 @define(slots=False)
 class Course:
-    """What happened in one run. Ask only when it is over."""
+    """What happened in one run. Use it only when the run is over."""
 
     written_s: dict[int, float]
     """When each record was to be written, by number."""
@@ -91,7 +91,7 @@ class Course:
         return max((len(self.moved(begin, begin + seconds)) for begin in begins), default=0)
 
     def full_speed_after_s(self, begin_s: float, per_s: float) -> float:
-        """Return how long it took from ``begin_s`` to a rate; to the end where it never came."""
+        """Return the time from ``begin_s`` until a rate is reached, or else until the end."""
         enough = 0.9 * per_s * INTERVAL_S
         begin = begin_s
         while begin < self.ended_s:
@@ -123,7 +123,7 @@ class Course:
         return ok - len({each.number for each in self.calls if each.ok})
 
     def order_violations(self) -> int:
-        """Count the calls that began before an earlier record of their key was through."""
+        """Count the calls that began before an earlier record of their key was finished."""
         of_key: defaultdict[int, list[EndedCall]] = defaultdict(list)
         for call in self.calls:
             of_key[call.key].append(call)
@@ -134,7 +134,7 @@ class Course:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return what interests about any run."""
+        """Return the figures that matter in any run."""
         return {
             "records": len(self.written_s),
             "bad": len(self.bad),

@@ -35,7 +35,7 @@ class ServiceError(Exception):
 
 @define
 class Epoch:
-    """When a scene began, for one worker: set when the first record is written or called."""
+    """The start of a scene for one worker: when the first record is written or called."""
 
     perf_s: float | None = None
     wall_s: float = 0.0
@@ -158,7 +158,7 @@ class Side:
                 changes.append(Change(self.shop.epoch.now_s, state, why))
 
     def end(self) -> None:
-        """Stop the worker and read what it has left in Kafka."""
+        """Stop the worker and read its results from Kafka."""
         self.course.ended_s = self.shop.epoch.now_s
         framework.end(self.running)
         self.course.calls = list(self.shop.calls)

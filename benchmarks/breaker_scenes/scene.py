@@ -1,4 +1,4 @@
-"""What a variant of a scene is: the records, the worker, the service, and how it is judged."""
+"""A variant of a scene: its records, worker and service, and how it is judged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Burst:
 
 @frozen
 class Traffic:
-    """The records: a backlog that is there at the start, then live ones, and a burst among them."""
+    """The records: a backlog at the start, then live ones, and a burst among them."""
 
     partitions: int
     keys: int
@@ -50,7 +50,7 @@ class Traffic:
 
     @property
     def usual(self) -> int:
-        """How many records there are without the burst."""
+        """The number of records without the burst."""
         return self.backlog + round(self.rate_per_s * self.until_s)
 
     @property
@@ -77,7 +77,7 @@ class Traffic:
 
 
 Judge = Callable[["Scene", Course, Course | None], Figures]
-"""Gets the scene, what came of it, and what came of it with the breaker switched off."""
+"""Gets the scene, its course, and its course with the breaker switched off."""
 
 
 @frozen
@@ -93,7 +93,7 @@ class Scene:
     lasts_s: float
     """When it ends, unless all records were finished before."""
     compared: bool = False
-    """Beside it runs the same with the breaker switched off."""
+    """The same runs beside it with the breaker switched off."""
     slots: int = 16
     ordering: Ordering = "unordered"
     attempts: int = 3
@@ -120,7 +120,7 @@ class Scene:
         }
 
     def stated(self) -> dict[str, Any]:
-        """Return what a reader of the figures must know."""
+        """Return the conditions that a reader of the figures must know."""
         traffic = self.traffic
         burst = traffic.burst
         return {

@@ -20,7 +20,7 @@ def nothing_beyond() -> CommitNote:
 
 
 def one_hovers() -> CommitNote:
-    """Return the case that one record is open, and all behind it are finished."""
+    """Return the case of one open record with all behind it finished."""
     return CommitNote(BASE, topic_hash=1, finished=(range(BASE + 1, BASE + WINDOW),))
 
 

@@ -63,10 +63,10 @@ def peers_command(
     render: bool,
     **how: Any,
 ) -> int:
-    """Compare with other consumers, each in an environment of its own; takes some 20 minutes.
+    """Compare with other consumers, each in its own environment; takes about 20 minutes.
 
-    Writes the tables in docs/lab/peers.md and the chart in docs/images. NAMEs may also be
-    separated by commas. What cannot be installed is named with the reason.
+    Writes the tables in docs/lab/peers.md and the chart in docs/images. NAMEs may also be separated
+    by commas. Lists peers that cannot be installed, with the reason.
     """
     if listed:
         click.echo(_list())

@@ -28,7 +28,7 @@ class Row:
     """The shortest time that the workload can take, with each key in order; 0 without waits."""
     turns: Sequence[Turn] = ()
     failed: str = ""
-    """Why it could not be measured, if so."""
+    """Why it could not be measured, if it failed."""
 
     @property
     def telling(self) -> Sequence[Turn]:
@@ -118,7 +118,7 @@ class Comparison:
 
     @classmethod
     def load(cls, path: Path) -> Comparison:
-        """Read a comparison. Raises UsageError where the file is missing or something else."""
+        """Read a comparison. Raises UsageError if the file is missing or invalid."""
         if not path.is_file():
             raise UsageError(f"{path} is not there: `python -m benchmarks peers` makes it")
         try:

@@ -1,4 +1,4 @@
-"""Threading models that people write by hand: how fast they are, and what kills do to them."""
+"""Hand-written threading models: how fast they are, and what they lose when killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MODELS: Final = {
 _NUMBER_BYTES: Final = 4
 _RATE_S: Final = 5.0
 _QUIET_S: Final = 15.0
-"""So long after its last record a process is at the end: a group needs 6 s to notice a kill."""
+"""A process has ended this long after its last record: a group needs 6 s to notice a kill."""
 _LONGEST_S: Final = 240.0
 _CHECK_S: Final = 0.05
 
@@ -68,7 +68,7 @@ def run(topics: Topics, workload: Workload) -> Run:
 
 
 def judged(records: int, finished: Counter[int]) -> dict[str, float]:
-    """Count the records that were never finished, and the times that one was finished again."""
+    """Count the records that were never finished, and how often one finished again."""
     return {
         "lost": float(records - len(finished)),
         "twice": float(finished.total() - len(finished)),
@@ -109,7 +109,7 @@ def finished_with_kills(
 ) -> Counter[int]:
     """Run a program that adds the number of each finished record to a file, and kill it.
 
-    Each process is killed after its share of the records, the last one when nothing comes any more,
+    Each process is killed after its share of the records, the last one when it finishes no more,
     unless it has ended by itself. Raises RunError if one fails or takes too long.
     """
     share = records // (kills + 1)
@@ -140,7 +140,7 @@ def _killed_at_the_end(command: Sequence[str]) -> Iterator[subprocess.Popen[byte
 
 
 def _wait(process: subprocess.Popen[bytes], file: Path, holds: Callable[[], bool]) -> None:
-    """Wait until something holds, or nothing has been finished for a while."""
+    """Wait until a condition holds, or no record has finished for a while."""
     began = changed_at = time.monotonic()
     before = _count(file)
     while not holds():

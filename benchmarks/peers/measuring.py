@@ -45,7 +45,7 @@ def compare(
     say: Say,
     machine: Mapping[str, Any],
 ) -> Iterator[Comparison]:
-    """Run each installed peer so many times in each workload.
+    """Run each installed peer ``runs`` times in each workload.
 
     Yields all results so far after each peer's turn, so that they can be saved at once.
     """
@@ -69,7 +69,7 @@ def compare(
 def _turns(
     peer: Peer, command: Sequence[str], workload: PeerWorkload, topics: Topics, runs: int
 ) -> tuple[Sequence[Turn], str]:
-    """Return the runs, and why there are no more of them.
+    """Return the runs, and the reason if some are missing.
 
     Where the handler does nothing, recording costs as much as handling. There the first run is
     timed record by record, and the rate comes from further, untimed runs.

@@ -30,7 +30,7 @@ class Peer:
     runner: str
     """A module of benchmarks.peers.runners, or a class of the environment's Maven project."""
     settings: str
-    """What was set for throughput, for the notes of the table."""
+    """The settings for throughput, for the notes below the table."""
     options: Mapping[str, str] = _NO_OPTIONS
     """Options of the runner."""
     ours: bool = False

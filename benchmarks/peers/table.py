@@ -30,7 +30,7 @@ _TIMES = "**From hand-over to end**, p50 and p99 in ms."
 _FAULTS = "**Faults.** All others have none; commits are judged where a run finished all records."
 _COUNTS = {"lost": "lost", "repeated": "repeated"}
 _COUNTS_OF_ORDER = {"out_of_order": "out of order", "at_once": "overlapping"}
-"""What is a fault only of a peer that keeps an order."""
+"""Counts that are faults only of peers that keep an order."""
 
 
 def section(comparison: Comparison, chart: str) -> str:

@@ -52,7 +52,7 @@ class Turn:
     stop_s: float
     """How long its graceful stop took."""
     problem: str
-    """What went wrong, as reported by the runner."""
+    """Problems that the runner reported."""
     versions: Mapping[str, str]
 
 
@@ -105,7 +105,7 @@ def take_turn(
 
 
 def _cap_s(peer: Peer, workload: PeerWorkload) -> float:
-    """Return a peer's time limit: one that waits one by one soon shows its rate."""
+    """Return a peer's time limit: one that handles records one by one shows its rate soon."""
     one_by_one = workload.waits and peer.slots in {"one", "partitions"}
     return min(workload.cap_s, ONE_BY_ONE_S) if one_by_one else workload.cap_s
 

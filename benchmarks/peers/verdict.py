@@ -15,13 +15,13 @@ _MS = 1e6
 
 @frozen
 class Verdict:
-    """What became of the records of one run."""
+    """How the records of one run ended."""
 
     records: int
     handled: int
     """How many of them were finished at least once."""
     lost: int
-    """Never finished, although the committed offset covers them: nobody will handle them."""
+    """Never finished, although the committed offset covers them: they will never be handled."""
     repeated: int
     """Finished again although nothing broke; each time counts."""
     out_of_order: int

@@ -1,7 +1,7 @@
 """The fourth textbook model: one thread polls, a pool handles, finished offsets are in one map.
 
-Whoever finishes last has the last word about a partition: its commit may pass records that still
-run, or go back behind finished ones.
+The last to finish sets a partition's offset: its commit may pass records that still run, or go back
+behind finished ones.
 """
 
 from __future__ import annotations
