@@ -1,4 +1,4 @@
-"""What the tests of the admin address share: a board that is made up, and asking it."""
+"""Shared by tests of the admin address: a made-up board, and requests to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
 
 
 class MadeUpBoard:
-    """A board of which a test says what it knows."""
+    """A board whose content a test sets."""
 
     def __init__(self, late: int = 0, **fields: Any):
         self.late = late

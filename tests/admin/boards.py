@@ -1,4 +1,4 @@
-"""Boards as the page gets them: what a shop's worker would tell at a moment."""
+"""Boards as the page gets them: the state of a shop's worker at a moment."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Shop(MadeUpBoard):
     def __init__(
         self, rows: Sequence[str] = ("",), windows: dict[str, Any] | None = None, **fields: Any
     ):
-        """``windows`` and ``fields`` are what is different in its snapshot and beside it."""
+        """``windows`` and ``fields`` override its snapshot and the other fields."""
         super().__init__()
         now_ms = int(time() * 1000)
         self.drawn: dict[str, Any] = {

@@ -22,7 +22,7 @@ from window_consumer.runtime.figures.measures import MeasuredWorkers
 
 @frozen
 class SeenShop:
-    """What is asked about the worker ``charge``."""
+    """Requests about the worker ``charge``."""
 
     board: WorkersBoard
     measured: MeasuredWorkers

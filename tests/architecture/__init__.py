@@ -1,1 +1,1 @@
-"""Tests of how the code is put together: what lies where, and which seams hold."""
+"""Tests of the code's structure: where things are, and which boundaries hold."""

@@ -1,4 +1,4 @@
-"""Adds an outcome, runs a worker whose records end in it, and prints where it is found.
+"""Adds an outcome, runs a worker whose records end in it, and prints where it appears.
 
 ``test_outcomes`` runs this in a process of its own: the table is read when modules are imported, so
 the row comes before them.
@@ -19,7 +19,7 @@ from typing import Any
 
 from attrs import asdict
 
-# The package's own __init__ imports what reads the table; an empty package holds it off.
+# The package's own __init__ imports modules that read the table; an empty package prevents that.
 _HELD_OFF = ModuleType("window_consumer")
 _HELD_OFF.__path__ = [str(Path(__file__).parents[2] / "window_consumer")]
 sys.modules["window_consumer"] = _HELD_OFF
@@ -89,7 +89,7 @@ def an_app(release: threading.Event) -> App:
 
 
 class LastLines(logging.Handler):
-    """Keeps the fields of what is logged."""
+    """Keeps the fields of log records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def audited(broker: EmbeddedBroker) -> int:
 
 
 def main(directory: Path) -> None:
-    """Run the worker, and print what was found as a line of JSON."""
+    """Run the worker, and print the findings as a line of JSON."""
     release, measured, lines = threading.Event(), MeasuredWorkers(), LastLines()
     board = WorkersBoard("", Mask(()), MaskRules(()))
     logger = logging.getLogger("window_consumer")

@@ -58,14 +58,14 @@ class TallyConfig:
 
 
 def conflicts(section: TallyConfig, given: Collection[str]) -> Iterator[Problem]:
-    """Yield what is wrong although each key is right."""
+    """Yield problems of keys that are valid by themselves."""
     if "most" in given and not section.enabled and section.most < 2:
         yield Problem(("most",), "is of no use without enabled: true")
 
 
 @frozen
 class TallyFigures:
-    """What was counted in a process."""
+    """The counts of a process."""
 
     calls: int
     done: int

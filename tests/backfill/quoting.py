@@ -1,4 +1,4 @@
-"""An application whose handler quotes what it was called for."""
+"""An application whose handler quotes its record."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ app = App("quoting")
 
 @app.handler("orders", group="quoting")
 def charge(record: Record) -> None:
-    """Raise what quotes a field."""
+    """Raise an error that quotes a field."""
     raise KeyError(record.json()["card"])

@@ -1,4 +1,4 @@
-"""An application whose handlers note what they were called for."""
+"""An application whose handlers note their calls."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def plain(record: Record) -> None:
 
 @app.handler("orders", group="shop-failing")
 def failing(record: Record) -> None:
-    """Fail where the value says so."""
+    """Fail if the value says so."""
     note(record)
     assert record.state == "state"
     if record.value == b"skip":

@@ -1,4 +1,4 @@
-"""A comparison that was never measured, for tests of what is made of it."""
+"""A made-up comparison, for tests of tables and charts."""
 
 from __future__ import annotations
 

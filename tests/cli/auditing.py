@@ -1,4 +1,4 @@
-"""A shop whose producer and worker are killed on the way, and what their audit says in the end.
+"""A shop whose producer and worker are killed midway, and the audit's result.
 
 python -m tests.cli.auditing --records 1000000 --kafka HOST:PORT    # the promised figure
 """
@@ -30,7 +30,7 @@ RETRY, DLQ = f"audited.{ORDERS}.retry.100ms", f"audited.{ORDERS}.dlq"
 COUNTS = "audited-counts"
 GROUP = "audited"
 ENDS = 3
-"""So many workers may take to ship what is left, on a machine that does other work."""
+"""How many workers may be needed to ship the rest, on a busy machine."""
 
 SHOP = """
 from window_consumer import App, Record
@@ -84,7 +84,7 @@ print("all", flush=True)
 
 @frozen
 class Books:
-    """What the counts say, and what lies in the topics."""
+    """The counts, and the records in the topics."""
 
     counts: tuple[AuditCount, ...]
     ends: Mapping[str, int]
@@ -97,7 +97,7 @@ class Books:
         return found
 
     def problems(self) -> Iterator[str]:
-        """Yield what does not balance to the record."""
+        """Yield every difference of at least one record."""
         if still_open := effective(self.counts).open:
             yield f"nobody has counted {still_open}"
         sums = self.sums()
@@ -185,7 +185,7 @@ class Shop:
             end(worker)
             if not any((self.directory / "audit").iterdir()):
                 break
-            # What does not get away in a worker's last seconds is left for the next one.
+            # Counts that a worker cannot ship in its last seconds are left for the next one.
             worker = self.worker()
             assert worker.stdout is not None
             while "reads" not in worker.stdout.readline():
@@ -259,7 +259,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def main(say: Callable[[str], object] = sys.stdout.write) -> int:
-    """Run it on a Kafka that is there."""
+    """Run it on an existing Kafka."""
     parser = argparse.ArgumentParser(prog="python -m tests.cli.auditing")
     parser.add_argument("--kafka", required=True)
     parser.add_argument("--records", type=int, default=1_000_000)

@@ -33,7 +33,7 @@ def config_for(bootstrap: str, **more: Any) -> dict[str, Any]:
 
 
 def headers_of(offset: int, **changed: str | None) -> Headers:
-    """Return what a copy of ``orders/0/<offset>`` carries; None leaves a header out."""
+    """Return the headers of a copy of ``orders/0/<offset>``; None omits a header."""
     failed_at = changed.pop("failed_at", None) or str(round(time.time() * 1000) - 1000)
     fields: dict[str, str | None] = {
         "wc-id": f"orders/0/{offset}",

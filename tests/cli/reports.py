@@ -1,4 +1,4 @@
-"""Findings on dead letters for tests of what shows them."""
+"""Findings on dead letters, for tests of their presentation."""
 
 from __future__ import annotations
 

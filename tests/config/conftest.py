@@ -13,7 +13,7 @@ from window_consumer.model.errors import ConfigError, WrongKey
 
 
 class Refusal(str):
-    """The message of a refused configuration, and what is wrong with which keys."""
+    """The message of a refused configuration, and the problem of each key."""
 
     __slots__ = ("wrong",)
     wrong: tuple[WrongKey, ...]
@@ -52,7 +52,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loa
 
 @pytest.fixture
 def refused(loaded: Callable[..., LoadedConfig]) -> Callable[..., Refusal]:
-    """Load a text that has to be refused and return the message."""
+    """Load a text that must be refused and return the message."""
 
     def message(*arguments: str, **options: Any) -> Refusal:
         with pytest.raises(ConfigError) as caught:

@@ -17,7 +17,8 @@ Event = tuple[str, str, Any]
 
 
 class Reader:
-    """Reads with a Source and notes what it is told. Begins where the group has committed, or at 0.
+    """Reads with a Source and records what it reports. Begins where the group has committed, or at
+    0.
 
     Readers that share a journal show in which order things happened to all of them.
     """
@@ -114,7 +115,7 @@ class Reader:
         return self
 
     def read(self, name: TopicPartition, count: int, *others: Reader) -> list[int]:
-        """Wait until so many records of a partition were read, and return all their offsets."""
+        """Wait until ``count`` records of a partition were read, and return all their offsets."""
         self.until(lambda: len(self.records.get(name, ())) >= count, *others)
         return self.offsets(name)
 
@@ -131,5 +132,5 @@ class Reader:
         return [self.answers[each.name][-1] for each in commits]
 
     def reported(self, what: str) -> list[frozenset[TopicPartition]]:
-        """Return what this reader was told of one kind."""
+        """Return the reports of one kind to this reader."""
         return [about for name, kind, about in self.journal if (name, kind) == (self.name, what)]

@@ -1,4 +1,4 @@
-"""Where the conformance suite plays: the fake broker, a real Kafka, and the embedded one.
+"""Where the conformance suite runs: the fake broker, a real Kafka, and the embedded one.
 
 A stage makes topics, lets things happen to them, and hands out the Sources and Sinks under test.
 """
@@ -32,7 +32,7 @@ from window_consumer.testing.fakes.source import FakeSource
 from window_consumer.testing.real_kafka import RealKafka
 
 DEADLINE_S = 60.0
-"""How long a test waits for what has to happen; usually it takes milliseconds."""
+"""How long a test waits for an event; usually it takes milliseconds."""
 
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -47,11 +47,11 @@ Name = Callable[[str], str]
 
 
 class Stage(ABC):
-    """One kind of broker. Everything that a test makes has a name of its own."""
+    """One kind of broker. Everything that a test creates has a unique name."""
 
     kind: str
     incremental = True
-    """Members keep what they do not lose in a rebalance."""
+    """In a rebalance members keep the partitions that they do not lose."""
     for_evicting: Mapping[str, Any] = {}
     """Settings of a member that is evicted soon after its last poll."""
 
@@ -74,7 +74,7 @@ class Stage(ABC):
         key: bytes | None = None,
         headers: Headers = (),
     ) -> None:
-        """Write records and return when they are there."""
+        """Write records and return when the broker has them."""
 
     @abstractmethod
     def write_unreadable(self, topic: str, value: bytes) -> None:
@@ -90,7 +90,7 @@ class Stage(ABC):
 
     @abstractmethod
     def remake(self, topic: str, partitions: int = 1) -> None:
-        """Delete a topic and make it anew at once."""
+        """Delete a topic and recreate it at once."""
 
     # ---- parts under test
 
@@ -114,7 +114,7 @@ class Stage(ABC):
         """Return a writer of copies."""
 
     def close(self) -> None:
-        """Close what the test has left open."""
+        """Close everything that the test has left open."""
         for source in self._sources:
             source.close(DEADLINE_S)
 
@@ -365,6 +365,7 @@ class KafkaStage(ClientStage):
         return topic
 
     def evict(self, source: Source, turn_others: Callable[[], object]) -> None:
-        """Let ``turn_others`` take turns until they own what the source has; it does not poll."""
+        """Let ``turn_others`` poll until they own the source's partitions; the source does not
+        poll."""
         del source
         turn_others()

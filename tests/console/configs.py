@@ -24,7 +24,7 @@ def loaded(directory: Path, config: Mapping[str, Any]) -> LoadedConfig:
 
 
 def context(directory: Path, config: Mapping[str, Any]) -> PageContext:
-    """Return what pages of a configuration are made of."""
+    """Return the context of a configuration's pages."""
     return PageContext(loaded(directory, config), FEATURES.copy_writer)
 
 

@@ -41,7 +41,7 @@ class OutboxBench:
         return self.outbox.table
 
     def add(self, topic: str, key: bytes | None = None, value: bytes = b"", **more: Any) -> str:
-        """Add a row in a transaction of its own."""
+        """Add a row in a separate transaction."""
         with self.engine.begin() as connection:
             return str(self.outbox.add(connection, topic, key, value, **more))
 
@@ -148,7 +148,7 @@ def relaying(
 
 
 def arrived(broker: EmbeddedBroker, topic: str, count: int) -> list[Message]:
-    """Wait until a topic has so many records, and return them."""
+    """Wait until a topic has ``count`` records, and return them."""
     found: list[Message] = []
 
     def is_there() -> bool:
@@ -162,7 +162,7 @@ def arrived(broker: EmbeddedBroker, topic: str, count: int) -> list[Message]:
 
 
 def header(message: Message, name: str) -> bytes | None:
-    """Return a header of a record; it has to be there once."""
+    """Return a header of a record, which must have it exactly once."""
     values: list[bytes | None] = [value for each, value in message.headers() or () if each == name]
     (found,) = values
     return found

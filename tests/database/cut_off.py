@@ -1,4 +1,4 @@
-"""A server that can be cut off: what is in front of it drops all connections and takes none."""
+"""A proxy that can cut a server off: it drops all connections and accepts none."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _close(each: socket.socket) -> None:
 
 @contextmanager
 def cut_off(url: str) -> Iterator[tuple[CutOff, str]]:
-    """Yield what is in front of a database, and the URL of that database through it."""
+    """Yield a proxy in front of a database, and the database's URL through it."""
     behind = sa.make_url(url)
     between = CutOff(str(behind.host), int(behind.port or 5432))
     try:

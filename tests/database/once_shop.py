@@ -18,7 +18,7 @@ DEADLINE_S = 60.0
 
 
 class OnceShop:
-    """A worker whose handler writes an order into a database, and does what a test says."""
+    """A worker whose handler writes an order into a database, and behaves as a test says."""
 
     def __init__(self, broker: EmbeddedBroker, directory: Path, url: str):
         self.broker = broker

@@ -146,7 +146,7 @@ def _stumbles(order: Record, go: Path) -> bool:
 
 
 class OnceBench:
-    """A worker of one kind, its database, and what its calls saw."""
+    """A worker of one kind, its database, and its calls."""
 
     def __init__(
         self, bootstrap: str, folder: Path, url: str, kind: Kind, topic: str = "orders", **once: Any
@@ -162,7 +162,7 @@ class OnceBench:
             with self.engine.connect() as connection:
                 connection.execute(sa.text("PRAGMA journal_mode=WAL"))
         metadata.create_all(self.engine)
-        # A module of its own for each test, which children import by name.
+        # A separate module for each test, which children import by name.
         name = f"once_app_{uuid.uuid4().hex}"
         given = {"url": url, "journal": str(self._journal), **once}
         (folder / f"{name}.py").write_text(
@@ -176,7 +176,7 @@ class OnceBench:
         self.once.tables.metadata.create_all(self.engine)
 
     def start(self, **worker: Any) -> Running:
-        """Start the worker, with children where its kind has them."""
+        """Start the worker, with children if its kind has them."""
         if self.kind.is_batch:
             worker.setdefault("batch", {"max_wait": "10ms"})
         worker = {"topics": [self.topic], "group": self.group, "pool": self.kind.pool, **worker}
@@ -224,7 +224,7 @@ class OnceBench:
             consumer.close()
 
     def let_go(self) -> None:
-        """Let calls that wait go on."""
+        """Release waiting calls."""
         (self._folder / "go").touch()
 
     @property

@@ -28,7 +28,7 @@ def service(commands: Commands, embedded: EmbeddedBroker) -> DelayService:
 def on_kafka(
     kafka: RealKafka, commands: Commands, unique_name: Callable[[str], str]
 ) -> DelayService:
-    """A service on a real broker, with a topic of its own and an admin address."""
+    """A service on a real broker, with its own topic and an admin address."""
     client = {"bootstrap.servers": kafka.bootstrap}
     sections = {"admin": {"listen": "127.0.0.1:0"}}
     return DelayService(client, commands, unique_name("shop.later"), sections)

@@ -1,4 +1,4 @@
-"""The delay service of a test: its configuration, senders from outside, and what came of it."""
+"""The delay service of a test: its configuration, external senders, and results."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DelayService:
         assert producer.flush(DEADLINE_S) == 0
 
     def wait_for(self, topic: str, count: int) -> dict[str, Message]:
-        """Return the records of a topic by key, once it holds so many keys."""
+        """Return the records of a topic by key, once it holds ``count`` keys."""
         deadline = time.monotonic() + DEADLINE_S
         while len(found := self._by_key(topic)) < count:
             assert time.monotonic() < deadline, f"{topic} has {len(found)} records of {count}"

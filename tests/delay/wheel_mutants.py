@@ -20,7 +20,7 @@ from window_consumer.model.record import TopicPartition
 
 
 class CommitsPastWhatWaits(WheelGuarantee):
-    """What was taken in is committed, although it waits."""
+    """Records taken in are committed, although they wait."""
 
     def progress(self, partition: Partition) -> tuple[int, Iterator[range]]:
         return AtLeastOnce.progress(self, partition)
@@ -36,7 +36,7 @@ class FiresWithoutAcks(WheelGuarantee):
 
 
 class CountsWhatIsInFlight(WheelGuarantee):
-    """The commit says that records are delivered that were sent."""
+    """The commit counts sent records as delivered."""
 
     def commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
         wheel = self._wheels[partition.name].wheel
@@ -86,7 +86,7 @@ class _Ahead:
 
 
 class FiresEarly(Wheels):
-    """What is due within 50 ms is sent."""
+    """Records due within 50 ms are sent."""
 
     def fire(self, now: float) -> None:
         honest = self.sending
@@ -108,14 +108,14 @@ class IgnoresCancellations(Wheels):
 
 
 class ReadsNothingFromKafka(WheelPreparation):
-    """A host has what its files have."""
+    """A host has only the records of its files."""
 
     def _read_missing(self, opened: Mapping[TopicPartition, WheelFolder]) -> None:
         """Read nothing."""
 
 
 class RecordsBeforeItWrites(WheelFolder):
-    """The files count as covering what they do not hold yet."""
+    """The files count as covering records that they do not hold yet."""
 
     def save(self, taken: Ranges) -> None:
         self._taken = taken

@@ -67,7 +67,8 @@ class Parts:
 
 
 class World:
-    """What survives a kill: the log, the commit, the target, the cancellations, the time."""
+    """The state that survives a kill: the log, the commit, the target, the cancellations, the
+    time."""
 
     def __init__(self, parts: Parts):
         self.parts = parts
@@ -162,7 +163,7 @@ def _offset(copy: Copy) -> int:
 
 
 class Sink:
-    """Delivers when the test says so: before that the broker may have a record, or not."""
+    """Delivers on the test's command: before that the broker may or may not have a record."""
 
     def __init__(self, world: World):
         self.world = world
@@ -174,7 +175,7 @@ class Sink:
         self.answers.append((copy, on_delivery))
 
     def answer(self, *, refused: bool = False) -> None:
-        """Take what was sent, or refuse it."""
+        """Accept the sent records, or refuse them."""
         while self.answers:
             copy, on_delivery = self.answers.pop(0)
             if refused:

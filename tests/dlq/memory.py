@@ -65,7 +65,7 @@ class KilledError(BaseException):
 
 @define
 class Cluster:
-    """What outlives a process."""
+    """The state that outlives a process."""
 
     letters: list[Stored] = field(factory=list)
     source: dict[tuple[str, int, int], Message] = field(factory=dict)
@@ -135,7 +135,7 @@ class Process:
         self.sent += copies
 
     def acks(self) -> Mapping[int, PublishFailedError]:
-        """The broker has what was sent one after the other; a kill comes in between."""
+        """The broker takes sent records one by one; a kill may come in between."""
         refused = {}
         for place, copy in enumerate(self.sent):
             self.cluster.step()

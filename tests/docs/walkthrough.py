@@ -33,7 +33,7 @@ from tests.waiting import wait_until
 
 KEEP_RUNNING = {"broker", "dev", "run"}
 PATIENCE_S = 60.0
-"""How long a command is repeated until it prints what the page shows."""
+"""How long a command is repeated until it prints the page's output."""
 PROGRAMS = {"curl", "kill", "rm", "touch"}
 PORTS = ("8081", "8082", "8090", "8092")
 """Of the pages; each reader has others."""
@@ -54,7 +54,7 @@ class Shown:
 
 @define
 class Terminal:
-    """A command that keeps running, with what it has printed into a file."""
+    """A command that keeps running, with its output in a file."""
 
     process: fork_server.Forked
     log: Path
@@ -62,7 +62,7 @@ class Terminal:
     """How much of it earlier blocks have shown."""
 
     def wait_for(self, lines: list[str]) -> Shown:
-        """Wait until it has printed these lines after what was shown before."""
+        """Wait until it has printed these lines after those shown before."""
 
         def has_come() -> bool:
             return shown_in(self._news, lines) is not None or self.process.poll() is not None
@@ -77,7 +77,7 @@ class Terminal:
         return self.log.read_text("utf-8", "replace")[self.read :]
 
     def stop(self, lines: list[str]) -> None:
-        """Press Ctrl-C; it has to end well, and to have printed these lines."""
+        """Press Ctrl-C; the command must end well and have printed these lines."""
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(DEADLINE_S)
         assert code == 0, self._news
@@ -100,12 +100,12 @@ def shown_in(printed: str, lines: list[str]) -> Shown | None:
 
 @define
 class Reader:
-    """Follows pages in a directory; what still runs at the end is killed."""
+    """Follows pages in a directory; commands that still run at the end are killed."""
 
     directory: Path
     logs: Path
     changes: Mapping[str, str] = field(factory=dict)
-    """What this reader types instead of texts of the page, such as the address of a cluster."""
+    """Replacements for texts of the page, such as the address of a cluster."""
     env: dict[str, str] = field(factory=dict)
     terminals: list[Terminal] = field(factory=list)
     _port: str = ""
@@ -142,7 +142,7 @@ class Reader:
         file.write_text(self._changed(block.text), "utf-8")
 
     def type(self, line: str, output: list[str]) -> None:
-        """Do what a line says; its output has to have the lines."""
+        """Run a line's command; its output must contain the lines."""
         if line.startswith("^C"):
             self.terminals.pop(0 if "first" in line else -1).stop(output)
             return

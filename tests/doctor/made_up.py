@@ -1,4 +1,4 @@
-"""Made-up looks: a worker that has nothing to do, and what is to be different."""
+"""Made-up observations: an idle worker, and differences from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDERS = TopicPartition("orders", 0)
 OTHERS = TopicPartition("orders", 1)
 
 Step = Callable[[int], dict[str, Any]]
-"""What is different at a second: fields of the look, the worker, its windows or its counters."""
+"""Differences at a second: fields of the observation, the worker, its windows or its counters."""
 
 
 def calls(count: int, seconds: float, computed_s: float = 0.0) -> Histogram:
@@ -74,7 +74,7 @@ def look(at_s: float, **given: Any) -> WorkerLook:
 def evidence(
     step: Step | None = None, *, looks: int = 11, ordering: str = "unordered", **more: Any
 ) -> WorkerEvidence:
-    """A look a second; ``step`` returns what is different in each."""
+    """An observation per second; ``step`` returns the differences in each."""
     return WorkerEvidence(
         worker="charge",
         where=more.pop("where", ""),

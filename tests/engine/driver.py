@@ -1,4 +1,4 @@
-"""An Engine that is driven by hand: every test of the engine goes through it.
+"""Drives an Engine by hand: every test of the engine goes through it.
 
 What a test asks of the engine's inside has a name here, so that only this file knows where records
 lie. Events of the Engine's own interface (``on_revoking``, ``on_halted`` ...) are called directly.
@@ -79,14 +79,14 @@ class Driven:
         return Engine(rules, lambda: 0.0, retry_levels, COPIES.copy, guarantee)
 
     def assign(self, *names: TopicPartition, start: int = 0, **fields: Any) -> None:
-        """Assign partitions that begin there; ``fields`` are more of what is known of each."""
+        """Assign partitions that begin there; ``fields`` are further facts about each."""
         given = {"committed": (start, ""), **fields}
         assigned = [Assigned(name, start, **given) for name in names]
         self.engine.on_assigned(assigned, self.now)
         self.keep_in_use()
 
     def start_from(self, name: TopicPartition, committed: CommittedOffset, end: int) -> int:
-        """Assign a partition as its last commit says; return the offset that is read first."""
+        """Assign a partition as its last commit says; return the first offset to read."""
         found = Found(name, committed, (0, end), keeps_finished=True)
         assigned = resolve(found, "earliest").assigned
         self.engine.on_assigned([assigned], self.now)
@@ -146,7 +146,7 @@ class Driven:
         self.finish(slice_, elapsed)
 
     def snapshot(self, *, cells: bool = True) -> WindowsSnapshot:
-        """Take what page, ``top``, doctor and metrics read."""
+        """Take the snapshot that page, ``top``, doctor and metrics read."""
         return take_snapshot(self.engine, self.now, self.wall_ms, cells=cells)
 
     def limit_changed(self, cause: str, times: int) -> None:

@@ -24,7 +24,7 @@ RETRY_LEVELS = {
 
 
 class Laddered(Driven):
-    """An Engine that reads orders and two of its levels, unless it is told what it owns."""
+    """An Engine that reads orders and two of its levels, unless a test names its partitions."""
 
     def __init__(
         self, *, owned: Iterable[TopicPartition] = (ORDERS, RETRIED, RETRIED_LATER), **rules: Any

@@ -21,7 +21,7 @@ def invoice(number: int = 0, **parts: Any) -> Produce:
 
 
 class ProducingDriven(Driven):
-    """Keeps what is to be sent until the test answers."""
+    """Keeps records to send until the test answers."""
 
     def __init__(self, *arguments: Any, **rules: Any):
         self.sending: list[tuple[Production, int]] = []

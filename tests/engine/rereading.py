@@ -1,4 +1,4 @@
-"""An Engine that reads two partitions, and reads them again from what was committed."""
+"""An Engine that reads two partitions, and reads them again from their commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_STEPS = 200
 
 
 class Rereading(ProducingDriven):
-    """Keeps what was committed; what writes is a part of the test."""
+    """Keeps commits; the writer is a part of the test."""
 
     def __init__(
         self, committed: Mapping[TopicPartition, Commit], guarantee: MakeGuarantee, **rules: Any
@@ -40,15 +40,15 @@ class Rereading(ProducingDriven):
             self.deliver(*found, name=name)
 
     def step(self, seconds: float = 0.01) -> None:
-        """Let time pass, and hand what is decided to what writes."""
+        """Let time pass, and pass the decisions to the writer."""
         raise NotImplementedError
 
     def take_written(self) -> None:
-        """Let the broker take what was written."""
+        """Let the broker take the written records."""
         raise NotImplementedError
 
     def result(self, _name: TopicPartition, offset: int) -> Produce:
-        """Return what the call of a record returns."""
+        """Return the result of a record's call."""
         return invoice(offset)
 
     def run_slice(self, number: int, *, fails: bool = False) -> None:

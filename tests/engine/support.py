@@ -1,4 +1,4 @@
-"""What the tests of the core share: messages, failures and rules."""
+"""Shared by the engine's tests: messages, failures and rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outlets with one planted bug each in what they do with transactions."""
+"""Outlets with one planted bug each in their transactions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ForgetsLanes(TransactionOutlet):
 
 
 class ShowsLost(TransactionOutlet):
-    """Commits what was written for a lost partition."""
+    """Commits records written for a lost partition."""
 
     def lost(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What a user of the real Kafka may do, granted and taken away while tests run."""
+"""Permissions of a user of the real Kafka, granted and revoked while tests run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ class Access:
 
 
 def allow(admin: AdminClient, *bindings: AclBinding) -> None:
-    """Make ACLs, and return when the broker, which hears of them from the controller, has them."""
+    """Create ACLs, and return when the broker, which learns of them from the controller, has
+    them."""
     for future in admin.create_acls(list(bindings)).values():
         future.result(DEADLINE_S)
     for each in bindings:

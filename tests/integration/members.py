@@ -79,7 +79,7 @@ class Member:
 
 @define
 class Members:
-    """Starts members of one group and gathers what they did."""
+    """Starts members of one group and collects their calls."""
 
     bootstrap: str
     topic: str

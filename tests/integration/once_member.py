@@ -16,7 +16,7 @@ from window_consumer.database import Once, Outbox
 
 metadata = sa.MetaData()
 effects = sa.Table("effects", metadata, sa.Column("value", sa.Text()))
-"""Without a key: what happens twice is there twice."""
+"""Without a unique key, so that duplicates show."""
 outbox = Outbox(metadata)
 
 

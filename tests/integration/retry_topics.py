@@ -1,4 +1,4 @@
-"""A group's retry topics as a test looks at them from outside: what lies there, and from where."""
+"""A group's retry topics as a test sees them from outside: their records and their origins."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ class RetryTopics:
                     yield LogEnd(name, partition, end)
 
     def violations(self, shop: Shop, *more: Guarantee) -> list[str]:
-        """Judge what always has to hold at the end, and ``more``."""
+        """Check everything that must hold at the end, and ``more``."""
         return check(self.by_record(shop.history()), NothingLost(), CommittedReachesEnd(), *more)
 
 
 def origin_of(copy: Message) -> Place | None:
-    """Return what a copy's headers say of its record's first delivery."""
+    """Return a record's first delivery from a copy's headers."""
     fields = dict(copy.headers() or ())
     topic, partition, offset = (
         (fields.get(name) or b"").decode()
@@ -127,7 +127,7 @@ def origin_of(copy: Message) -> Place | None:
 
 
 def header(headers: Sequence[tuple[str, bytes | None]], name: str) -> bytes | None:
-    """Return the one header of this name, None where there is none."""
+    """Return the one header of this name; None if there is none."""
     found = [value for each, value in headers if each == name]
     assert len(found) <= 1, f"{name} stands there {len(found)} times"
     return found[0] if found else None

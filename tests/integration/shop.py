@@ -58,7 +58,7 @@ from window_consumer.testing.guarantees import (
 )
 
 DEADLINE_S = 60.0
-"""Far more than anything takes here: a busy machine shall not break a test."""
+"""Far more than anything takes here, so that a busy machine breaks no test."""
 
 Behaviour = Callable[[Record], object]
 
@@ -109,7 +109,7 @@ class LogLines(logging.Handler):
 
 @define(eq=False)
 class Shop:
-    """One worker, ``work``, of one application. ``behave`` is what its handler does."""
+    """One worker, ``work``, of one application. ``behave`` is its handler's behaviour."""
 
     client: Mapping[str, Any]
     topic: str
@@ -129,7 +129,7 @@ class Shop:
     def running(
         self, *, kafka: Mapping[str, Any] | None = None, **worker: Any
     ) -> Iterator[Running]:
-        """Run the worker; leaving the block stops it and raises what it stopped by."""
+        """Run the worker; leaving the block stops it and raises its failure, if any."""
         app = self._app()
         config = self.directory / f"{self.group}.yaml"
         config.write_text(json.dumps(self._config(kafka or {}, worker)))
@@ -162,7 +162,7 @@ class Shop:
 
     @contextmanager
     def noted(self, record: Record) -> Iterator[None]:
-        """Write down that a call begins, and what becomes of it."""
+        """Record that a call begins, and how it ends."""
         call = Call(
             record.topic,
             record.partition,
@@ -191,7 +191,7 @@ class Shop:
     # ---- writing
 
     def produce(self, values: Iterable[object], *, keys: int = 0, partition: int = -1) -> None:
-        """Write values, with ``keys`` different keys in turn where it is not 0."""
+        """Write values, with ``keys`` different keys in turn if it is not 0."""
         self.write(
             NewRecord(
                 str(value).encode(),
@@ -210,7 +210,7 @@ class Shop:
                 "log_level": 0,
                 "bootstrap.servers": self.client["bootstrap.servers"],
                 "message.max.bytes": 100_000_000,
-                # A topic that was just made refuses some requests; retries shall not reorder.
+                # A new topic refuses some requests; retries must not reorder.
                 "enable.idempotence": True,
             }
         )
@@ -264,7 +264,7 @@ class Shop:
     def until_logged(
         self, event: LogEvent, *, about: str = "", times: int = 1, **fields: Any
     ) -> None:
-        """Wait for so many lines of an event that have these fields, and this datum in the text."""
+        """Wait for ``times`` lines of an event with these fields, and this datum in the text."""
 
         def found() -> bool:
             lines = lines_of(list(self.log.records), event, **fields)
@@ -327,7 +327,7 @@ class Shop:
         ]
 
     def commit_by_hand(self, offset: int, *, partition: int = 0, metadata: str = "") -> None:
-        """Commit as an administrator does: from outside, while nobody is in the group."""
+        """Commit as an administrator does: from outside, while the group is empty."""
         name = ClientPartition(self.topic, partition, offset, metadata)
         with self.outsider() as consumer:
             wait_until(lambda: _commits(consumer, name), 30, "an empty group takes the commit")
@@ -395,7 +395,7 @@ class Shop:
         return found
 
     def violations(self, *more: Guarantee, copies: bool = False) -> list[str]:
-        """Judge what always has to hold at the end, and ``more``."""
+        """Check everything that must hold at the end, and ``more``."""
         always = (NothingLost(), OrderPerKey(), OneAtATimePerKey(), CommittedReachesEnd())
         events = [*(self.dead_lettered() if copies else ()), *self.history()]
         return check(events, *always, *more)

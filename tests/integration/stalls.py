@@ -11,7 +11,7 @@ from attrs import define
 
 _CHECK_S = 0.05
 _USUAL_S = 0.2
-"""So late a thread that only sleeps may be on a machine that is busy, but goes on."""
+"""How late a thread that only sleeps may wake on a busy machine."""
 
 
 @define(eq=False)

@@ -1,4 +1,4 @@
-"""A way to a broker that can say, for a while, that the cluster has no brokers, and hang up.
+"""A proxy of a broker that can report, for a while, that the cluster has no brokers, and hang up.
 
 It can also keep records back, as a broker does whose disk hangs.
 """

@@ -9,6 +9,6 @@ from tests.login.token_server import TokenServer, granting, serving
 
 @pytest.fixture
 def token_server() -> Iterator[TokenServer]:
-    """A server that grants tokens of ten minutes to anybody, until told otherwise."""
+    """A server that grants tokens of ten minutes to every client, until a test changes that."""
     with serving(granting()) as server:
         yield server

@@ -1,4 +1,4 @@
-"""A token server on loopback, whose answers a test decides, and what it was asked."""
+"""A token server on loopback: a test sets its answers and reads its requests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class TokenRequest:
 
     @property
     def credentials(self) -> str:
-        """What stands in Basic authorization."""
+        """The credentials of Basic authorization."""
         return base64.b64decode(self.headers["authorization"].removeprefix("Basic ")).decode()
 
 
 Answer = tuple[int, Any]
-"""Status, and what becomes JSON; bytes stay as they are."""
+"""Status, and a body that becomes JSON; bytes stay unchanged."""
 
 
 @define
@@ -50,12 +50,12 @@ class TokenServer:
         return self.url.removeprefix("http://").rpartition("/")[0]
 
     def wait_for_requests(self, count: int) -> None:
-        """Wait until so many have come."""
+        """Wait until ``count`` have come."""
         with self.news:
             assert self.news.wait_for(lambda: len(self.requests) >= count, DEADLINE_S)
 
     def wait_for_more(self, count: int) -> None:
-        """Wait for so many from now on."""
+        """Wait for ``count`` more."""
         self.wait_for_requests(len(self.requests) + count)
 
 

@@ -1,4 +1,4 @@
-"""A topic, who writes to it and who reads it, as their audits count them."""
+"""A topic, its writers and readers, as their audits count."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Story:
     sequences: defaultdict[tuple[str, str], int] = field(factory=lambda: defaultdict(int))
     ends: defaultdict[int, int] = field(factory=lambda: defaultdict(int))
     held: list[tuple[Any, ...]] = field(factory=list)
-    """What the group has not finished, as ``audit_places.HELD``."""
+    """The group's unfinished records, as ``audit_places.HELD``."""
 
     @property
     def group(self) -> str:
-        """Who reads it."""
+        """The consumer group."""
         return f"readers-of-{self.topic}"
 
     def produce(
@@ -75,7 +75,7 @@ class Story:
         )
 
     def hold(self, offsets: range, *, partition: int = 0, anytime: bool = False) -> None:
-        """Have the group's commits say that these are not finished."""
+        """Make the group's commits list these as unfinished."""
         place = self.group, self.topic, partition
         self.held.append((*place, Decimal(0), offsets.start, offsets.stop, anytime))
 

@@ -26,7 +26,7 @@ QUICK = {
     # A table's log has a few lines.
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
-    # Each query's plan is turned into text, which nobody reads.
+    # Each query's plan is turned into text, which is never read.
     "spark.sql.debug.maxToStringFields": "1",
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.lightweightPlanChangeValidation": "false",

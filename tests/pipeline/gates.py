@@ -1,4 +1,4 @@
-"""Rows that come when a test lets them, or not at all."""
+"""Rows that come on a test's command, or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DEADLINE_S = 240.0
-"""Guards against hanging only: a busy machine takes minutes for what takes a second."""
+"""Only a guard against hanging: a busy machine may need minutes instead of a second."""
 
 
 def held_up(given: DataFrame, running: Path, gate: Path) -> DataFrame:

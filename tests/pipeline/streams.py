@@ -1,4 +1,4 @@
-"""Batches of trace events in a topic, and what a pipeline has made of them."""
+"""Batches of trace events in a topic, and the pipeline's tables of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write(bootstrap: str, topic: str, values: Iterable[bytes]) -> None:
 
 
 def configured(directory: Path, bootstrap: str, topic: str, **more: Any) -> Path:
-    """Write a pipeline.yaml, and return where it is."""
+    """Write a pipeline.yaml, and return its path."""
     file = directory / "pipeline.yaml"
     text = {
         "kafka": {"bootstrap.servers": bootstrap},

@@ -12,7 +12,7 @@ from tests.commands import DEADLINE_S, Commands
 
 
 def python(directory: Path, *arguments: str, **env: str) -> None:
-    """Run Python in a project, as its README says; a failure shows what was printed."""
+    """Run Python in a project, as its README says; a failure shows the output."""
     ended = subprocess.run(
         [sys.executable, *arguments],
         cwd=directory,

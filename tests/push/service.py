@@ -39,18 +39,18 @@ Answering = Callable[[Posted], "Answered | Awaitable[Answered]"]
 
 @frozen
 class Answered:
-    """What the service says."""
+    """The service's answer."""
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(factory=dict)
     chunks: int = 1
-    """The body comes so many times, chunked if there is more than one."""
+    """How many times the body is sent; chunked if more than once."""
 
 
 @define
 class Service:
-    """Answers each request with what ``answer`` says. Any thread may read ``posted``."""
+    """Answers each request with ``answer``. Any thread may read ``posted``."""
 
     answer: Answering = lambda _: Answered()
     tls: ssl.SSLContext | None = None
@@ -67,7 +67,7 @@ class Service:
         return f"{scheme}://127.0.0.1:{self.port}/events"
 
     def wait_for(self, requests: int) -> None:
-        """Wait until so many requests have come."""
+        """Wait until this many requests have come."""
         with self._news:
             came = self._news.wait_for(lambda: len(self.posted) >= requests, DEADLINE_S)
         assert came, f"{len(self.posted)} of {requests} requests"
@@ -128,7 +128,7 @@ class Service:
 
 
 async def _end_all() -> None:
-    """End the answers that nobody reads to the end."""
+    """End answers that are never read to the end."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -145,7 +145,7 @@ def statuses(*given: int) -> Answering:
 def socket_that_says(answer: bytes, heard: list[bytes] | None = None) -> Iterator[str]:
     """Yield the URL of a server that answers each connection with these bytes and closes it.
 
-    It adds to ``heard`` what it has received at once.
+    It appends received bytes to ``heard`` at once.
     """
     heard = [] if heard is None else heard
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -168,7 +168,7 @@ def socket_that_says(answer: bytes, heard: list[bytes] | None = None) -> Iterato
 
 
 def closed_port() -> int:
-    """Return a port where nobody listens."""
+    """Return a port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
     return port

@@ -1,4 +1,4 @@
-"""What a replay promises on every broker: one function each, which gets a shop."""
+"""The promises of a replay on every broker: one function each, which gets a shop."""
 
 from __future__ import annotations
 

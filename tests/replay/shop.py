@@ -99,7 +99,7 @@ class ReplayShop:
         return found
 
     def copies(self) -> list[Message]:
-        """Return what the entry topic holds; nothing if it does not exist."""
+        """Return the records of the entry topic; none if it does not exist."""
         try:
             return reading.read_all(self.client, self.entry)
         except MissingTopicError:

@@ -1,4 +1,4 @@
-"""What the children of the tests are made of: functions that a process can import."""
+"""Parts of the tests' children: functions that a process can import."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger("children")
 
 @frozen
 class Equip:
-    """The handler that a child gets, by its name, and what goes wrong while it starts."""
+    """The handler that a child gets, by its name, and a failure at its start."""
 
     handler: str
     trouble: str = ""
@@ -97,7 +97,7 @@ def tell(record: Record) -> Produce:
 
 
 def obey(record: Record) -> Produce | None:
-    """Do what the value says."""
+    """Obey the value."""
     what, _, more = record.text().partition(" ")
     if what in _DEEDS:
         _DEEDS[what](more)
@@ -109,7 +109,7 @@ def obey(record: Record) -> Produce | None:
 
 
 def obey_all(records: list[Record]) -> Produce | None:
-    """Do what the values of a batch say: what they raise is of each record alone."""
+    """Obey the values of a batch: each record has its own exception."""
     failed: list[tuple[Record, BaseException]] = []
     common = RetryLater(1.0)
     for record in records:
@@ -134,7 +134,7 @@ _route = routed(
 
 
 def either(record: Record) -> object:
-    """Choose between two handlers, but die before that where the key says so."""
+    """Choose between two handlers, or die first if the key says so."""
     if record.key == b"before":
         os._exit(3)
     return _route(record)

@@ -62,7 +62,7 @@ class Coroutines:
         return slice_
 
     def turn(self) -> None:
-        """Wait until the loop has done what was to be done."""
+        """Wait until the loop has no more work."""
 
         async def nothing() -> None: ...
 
@@ -76,6 +76,6 @@ def stalled(slice_: Slice, *, end: bool = False, abandon: bool = False) -> Stall
 
 
 def failed(slice_: Slice) -> dict[int, BaseException]:
-    """Return what the records of a slice failed with."""
+    """Return the errors of a slice's records."""
     noted = slice_.deviate().failed
     return {message.offset(): failure.error for message, failure in noted}

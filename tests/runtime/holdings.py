@@ -1,4 +1,4 @@
-"""What a process holds: to find what something that is over has left behind."""
+"""Resources that a process holds, to find leaks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Holdings:
     """The open files, pipes and sockets of this process, and its threads."""
 
     files: frozenset[str]
-    """By what they are, so that a number that is used again is something else."""
+    """Identified by their targets, so that a reused number counts as another resource."""
     threads: int
 
     @classmethod
     def now(cls) -> Holdings:
-        """Return what there is."""
+        """Return the current resources."""
         return cls(frozenset(_files()), threading.active_count())
 
     def left(self) -> list[str]:
-        """Return what has come since and does not go.
+        """Return resources that have appeared since and do not go away.
 
-        Clients of Kafka that other tests have left behind connect again and again, with a socket
-        and a pipe each time: those go by themselves.
+        Clients of Kafka that other tests left behind reconnect again and again, with a socket and a
+        pipe each time: those go away by themselves.
         """
         more = _files() - self.files
         deadline = perf_counter() + _DEADLINE_S

@@ -47,7 +47,7 @@ _CONFIG = {"subject.name.strategy": topic_subject_name_strategy}
 
 @attrs.frozen
 class AvroOrder:
-    """An order with what JSON does not have."""
+    """An order with types that JSON lacks."""
 
     id: int
     customer: str
@@ -105,5 +105,5 @@ def unframed(form: str) -> bytes:
 
 
 def with_id(value: bytes, schema_id: int) -> bytes:
-    """Return a value that says it has another schema."""
+    """Return a value with the id of another schema."""
     return b"\x00" + schema_id.to_bytes(4) + value[5:]

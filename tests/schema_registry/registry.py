@@ -1,4 +1,4 @@
-"""The protocol of a Schema Registry on a socket: what its clients call, and its bad days."""
+"""The protocol of a Schema Registry on a socket: the calls of its clients, and failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from attrs import define, field
 
 Answer = tuple[int, Any]
-"""A status, and what becomes JSON; bytes are sent as they are."""
+"""A status, and a body that becomes JSON; bytes are sent unchanged."""
 
 
 @define
@@ -20,7 +20,7 @@ class Registry:
     """Registers schemas and returns them. Any thread may change it."""
 
     broken: Answer | None = None
-    """What it answers to everything while it is not well."""
+    """The answer to every request while it fails."""
     gate: threading.Event = field(factory=threading.Event)
     """Requests for a schema wait until it is set, as it is at the beginning."""
     login: tuple[str, str] | None = None
@@ -87,7 +87,7 @@ class Registry:
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """Reads requests, and writes what the registry answers."""
+    """Reads requests, and writes the registry's answers."""
 
     registry: Registry
     protocol_version = "HTTP/1.1"

@@ -10,7 +10,7 @@ from window_consumer import App
 from window_consumer.testing import TestApp
 
 CLASSES: dict[str, Any] = {"avro": AvroOrder, "json": Order, "protobuf": OrderMessage}
-"""What a handler takes of each format."""
+"""The handler's parameter for each format."""
 
 
 class AtUrl(Protocol):

@@ -19,7 +19,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class WritesWithTheNextCommit(ConsumerAudit):
-    """What a commit covers is written when it was sent."""
+    """The counts of a commit are written after it was sent."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -34,7 +34,7 @@ class WritesWithTheNextCommit(ConsumerAudit):
 
 
 class NothingRunsAgain(ConsumerAudit):
-    """Counts do not say of which offsets they are."""
+    """Counts do not name their offsets."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -56,7 +56,7 @@ _epochs = count(1)
 
 
 class CountsAsOfTheCommit(ConsumerAudit):
-    """What is counted last replaces what was counted before, whoever was assigned later."""
+    """The last count replaces earlier ones, whichever assignment is later."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -113,7 +113,7 @@ class ForgetsWhoLeft(ConsumerAudit):
 
 
 class LeavesGatheredRecordsForLater(ConsumerAudit):
-    """What was gathered when a commit is made is counted with a later one."""
+    """Records gathered when a commit is made are counted with a later one."""
 
     def committing(self, partition: Partition, commit: Commit, now: float) -> None:
         tenure = self._tenures[partition]
@@ -124,7 +124,7 @@ class LeavesGatheredRecordsForLater(ConsumerAudit):
 
 
 class KeepsWhatWasGivenUp(ConsumerAudit):
-    """What no commit has covered is counted when its partition goes."""
+    """Records that no commit has covered are counted when their partition goes."""
 
     def given_up(self, partition: Partition, now: float) -> None:
         tenure = self._tenures[partition]

@@ -1,4 +1,4 @@
-"""Engines with one planted bug each in what they do with batches."""
+"""Engines with one planted bug each in their handling of batches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class WaitsUntilItIsFull(_Engine):
 
 
 class LosesWhatItHasGathered(_Engine):
-    """What has not gone out is forgotten when nothing may go out for a while."""
+    """Gathered records are forgotten when nothing may start for a while."""
 
     class dispatcher_type(BatchDispatcher):  # noqa: N801 - takes the place of an attribute
         def release_gathered(self, partition: Partition) -> None:
@@ -81,7 +81,7 @@ class CallsFailedOnesApart(_Engine):
 
 
 class FinishesTheRestOfALaneThatBlocks(_Engine):
-    """What stands behind a failed record is done although its lane blocks."""
+    """Records behind a failed one are done although its lane blocks."""
 
     class queue_type(RetryQueue):  # noqa: N801 - takes the place of an attribute
         @property

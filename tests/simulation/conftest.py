@@ -12,5 +12,5 @@ from tests.simulation.planted import FILE, Planted
 
 @pytest.fixture
 def planted(record_property: Callable[[str, object], None]) -> Planted:
-    """Looks for bugs; tests/conftest.py names at the end of the run what is to be recorded."""
+    """Looks for bugs; tests/conftest.py prints new seeds at the end of the run."""
     return Planted(partial(record_property, FILE.name))

@@ -11,7 +11,7 @@ from window_consumer.model.protocols import Copy
 def appends_headers(
     failed: FailedRecord, origin: CopyOrigin, target: Target, wall_offset_ms: float
 ) -> Copy:
-    """What an earlier hop has said stays beside what this one says."""
+    """Headers of an earlier hop stay beside those of this one."""
     copy = copy_of(failed, origin, target, wall_offset_ms)
     if not failed.partition.retry_level.is_copy:
         return copy

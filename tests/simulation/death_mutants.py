@@ -1,4 +1,4 @@
-"""Engines with one planted bug each in what they do when the process of a slot has died."""
+"""Engines with one planted bug each in their reaction to the death of a slot's process."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class FreesTheLanesOfHalves(_Engine):
 
 
 class ForgetsHalvesThatArePutBack(_Engine):
-    """What waits in halves is lost when nothing may start for a while."""
+    """Records that wait in halves are lost when nothing may start for a while."""
 
     class bisection_type(BatchBisection):  # noqa: N801 - takes the place of an attribute
         def dissolve(self, partition: Partition) -> None:
@@ -101,7 +101,7 @@ class ForgetsHalvesThatArePutBack(_Engine):
 
 
 class ForgetsWhatWasNotBegun(_Engine):
-    """What a dead process had not begun is not dealt again."""
+    """Records that a dead process had not begun are not dealt again."""
 
     class completion_type(Completion):  # noqa: N801 - takes the place of an attribute
         def _settle(self, slice_: Slice, now: float) -> None:

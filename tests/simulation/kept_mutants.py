@@ -1,4 +1,4 @@
-"""What members keep of lost partitions, and audits of it, with one planted bug each."""
+"""Members' memory of lost partitions, and its audits, with one planted bug each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class KeepsAmongOrderedRecords(KeptOutcomes):
 
 
 class CountsOnlyFromTheReturnOn(ConsumerAudit):
-    """What had finished before a loss counts as counted."""
+    """Records that had finished before a loss are taken as counted."""
 
     def given_up(self, partition: Partition, now: float) -> None:
         super().given_up(partition, now)

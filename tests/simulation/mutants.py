@@ -1,4 +1,4 @@
-"""Engines with one planted bug each: what the simulator has to find."""
+"""Engines with one planted bug each, which the simulator must find."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from window_consumer.model.record import Message, TopicPartition
 
 
 class CommitsPastAnOpenCell(Engine):
-    """What was delivered is committed, finished or not."""
+    """Delivered records are committed, finished or not."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -51,7 +51,7 @@ class CommitsPastAnOpenCell(Engine):
 
 
 class ForgetsTheEpoch(Engine):
-    """A late result counts for whoever has the partition now."""
+    """A late result counts for the partition's current owner."""
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         heir = self.partitions.get(slice_.partition.name)
@@ -122,7 +122,7 @@ class CommitsRangesOfAnotherBase(Engine):
 
 
 class DealsTheRunningRecordAgain(Engine):
-    """What is taken back from a slow slice includes the record that runs."""
+    """Records taken back from a slow slice include the running one."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -159,7 +159,7 @@ class _ReturnsAtTheEnd(ByKey):
 
 
 class PutsRecordsBackAtTheEnd(Engine):
-    """What is taken back waits behind what was delivered later."""
+    """Records taken back wait behind later ones."""
 
     def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
         assignments = list(assignments)
@@ -170,7 +170,7 @@ class PutsRecordsBackAtTheEnd(Engine):
 
 
 class FreesTheLaneOfAFailedRecord(Engine):
-    """The lane of a record that waits for its retry goes on, although it should wait."""
+    """The lane of a record that waits for its retry continues, although it should wait."""
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         super().on_completion(slice_, now)
@@ -213,7 +213,7 @@ class RunsBeforeItIsDue(Engine):
 
 
 class ForgetsARemovedLevel(Engine):
-    """What waits in a level that was taken out of the configuration is passed over."""
+    """Records in a level that was removed from the configuration are passed over."""
 
     def on_records(self, batch: Batch, now: float, wall_ms: float) -> bool:
         retry_level = self.epochs._retry_levels.get(batch.name.topic)
@@ -305,7 +305,7 @@ def _all_charged(assigned: Assigned) -> tuple[tuple[int, int], ...]:
 
 
 class ForgetsWhoWasNamed(Engine):
-    """Unclean ends are counted, and nobody is ever charged with one."""
+    """Unclean ends are counted, but no record is ever charged."""
 
     def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
         super().on_assigned(
@@ -350,7 +350,7 @@ class CountsTheResultOfAnAbandonedCall(Engine):
 
 
 class FreesTheLaneOfAnAbandonedCall(Engine):
-    """The lane of a record that was given up goes on while the thread still runs."""
+    """The lane of a record that was given up continues while the thread still runs."""
 
     def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
         super().on_looked_at(stalled, failure, now)
@@ -368,7 +368,7 @@ class _EndsOutlivedCalls(OwnedPartitions):
 
 
 class FreesTheLaneOfAnOutlivedCall(Engine):
-    """The lane of a call that outlived its partition goes on when the partition comes back."""
+    """The lane of a call that outlived its partition continues when the partition comes back."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -412,7 +412,7 @@ class _EagerBucket(TokenBucket):
 
 
 class ChargesNoRetries(Engine):
-    """What is called again needs no token."""
+    """Repeated calls need no token."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -433,7 +433,7 @@ class ChargesNoRetries(Engine):
 
 
 class HandsOutBeyondTheLimit(Engine):
-    """The limit is worked out, and nobody obeys it."""
+    """The limit is computed but not obeyed."""
 
     def on_tick(self, now: float, wall_ms: float) -> Decisions:
         self.dispatcher.slots = self.rules.slots

@@ -57,14 +57,14 @@ class CallsSuccessors(Parking):
 
 
 class ReleasesNobody(Parking):
-    """What is held is held for ever."""
+    """Held records are held forever."""
 
     def _start(self, home: TopicPartition, lane: Lane, places: Collection[Place]) -> None:
         """Start nothing."""
 
 
 class KeepsWhatHasFinished(Parking):
-    """What an earlier assignment has finished remains outstanding."""
+    """Records that an earlier assignment has finished remain outstanding."""
 
     def _remove_finished(self, partition: Partition) -> None:
         """Remove nothing."""
@@ -100,7 +100,7 @@ class ForgetsTopicIds(LadderScans):
 
 
 class ScansOnlyLevels(LadderScans):
-    """What is parked is not found."""
+    """Parked records are not found."""
 
     def take(self, home: TopicPartition) -> LadderContents | None:
         found = super().take(home)
@@ -120,7 +120,7 @@ class ScansOnlyParked(LadderScans):
 
 
 class CallsFollowers(Parking):
-    """What waits behind a dead head starts."""
+    """Records that wait behind a dead head start."""
 
     def _start(self, home: TopicPartition, lane: Lane, places: Collection[Place]) -> None:
         del home, lane

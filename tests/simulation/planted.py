@@ -1,4 +1,4 @@
-"""Planted bugs: each has to break its promise in a schedule that keeps all promises without it."""
+"""Planted bugs: each must break its promise in a schedule that keeps all promises without it."""
 
 from __future__ import annotations
 

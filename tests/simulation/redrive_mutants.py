@@ -1,4 +1,4 @@
-"""Redrives with one planted bug each: most in what stands between the rules and the broker."""
+"""Redrives with one planted bug each: most between the rules and the broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Refused = Mapping[int, PublishFailedError]
 
 
 class _Outlet:
-    """An outlet that does what it is told; a bug changes one of its steps."""
+    """A correct outlet; a bug changes one of its steps."""
 
     def __init__(self, inner: Any):
         self.inner = inner
@@ -55,7 +55,7 @@ def commits_before_it_remembers(
 
 
 def remembers_before_the_acks(*, outlet: Any, **parts: Any) -> Redrive:
-    """What was sent counts as acked, and is remembered as resolved."""
+    """Sent records count as acked, and are remembered as resolved."""
 
     class Trusting(_Outlet):
         all_sent = False
@@ -150,7 +150,7 @@ class _Late(Redrive):
 
 
 def forgets_what_is_resolved(*, resolved: object, **parts: Any) -> Redrive:
-    """What other redrives have put back is not looked at."""
+    """Records that other redrives have put back are ignored."""
     del resolved
     return Redrive(**parts)
 
@@ -167,7 +167,7 @@ def remembers_nothing(*, outlet: Any, **parts: Any) -> Redrive:
 
 
 def passes_over_the_last_of_a_batch(*, letters: Any, **parts: Any) -> Redrive:
-    """The last one of what is read at a time gets lost."""
+    """The last record of each read gets lost."""
 
     class Short:
         def read(self, max_records: int) -> Any:
@@ -186,6 +186,6 @@ def goes_by_the_key(*, rules: Any, **parts: Any) -> Redrive:
 
 
 def drops_references(*, fetch: object, **parts: Any) -> Redrive:
-    """A value that has to be fetched counts as gone."""
+    """A value that must be fetched counts as gone."""
     del fetch
     return Redrive(fetch=lambda *_: None, **parts)

@@ -69,7 +69,7 @@ def never_concludes(*, conclude: object, **parts: Any) -> Replay:
 
 
 def skips_the_last_of_a_read(*, records: Any, **parts: Any) -> Replay:
-    """The last record of what is read at a time gets lost."""
+    """The last record of each read gets lost."""
 
     class Short:
         def read(self, max_records: int) -> Any:

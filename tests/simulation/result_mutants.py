@@ -1,4 +1,4 @@
-"""Engines with one planted bug each in what they do with results."""
+"""Engines with one planted bug each in their handling of results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class WaitsForTheFirstAckOnly(Engine):
 
 
 class SendsOnlyTheLostOnesAgain(Engine):
-    """What stands behind a lost result stays where it is."""
+    """Results behind a lost one stay in place."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -79,7 +79,7 @@ class FreesTheLaneWhileResultsAreOut(Engine):
 
 
 class TakesARefusalForAnAck(Engine):
-    """What the broker refuses for good is forgotten."""
+    """Results that the broker refuses for good are forgotten."""
 
     def on_produced(
         self, production: Production, index: int, error: PublishFailedError | None, now: float
@@ -101,7 +101,7 @@ class TriesARefusalForEver(Engine):
 
 
 class TakesInAnyNumberOfResults(Engine):
-    """Calls go on whatever waits for its ack."""
+    """Calls continue however many results wait for acks."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)

@@ -1,4 +1,4 @@
-"""Schedules with much of what ordinary ones have little of."""
+"""Schedules with many events that are rare in ordinary ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
 
 
 def many_dead_letters(rng: Random) -> SchedulePlan:
-    """Half of the calls end with a dead letter, and somebody is always putting some back."""
+    """Half of the calls end with a dead letter, and some are always being put back."""
     plan = draw(rng)
     while "redrive" not in plan.actions:
         plan = draw(rng)
@@ -267,7 +267,7 @@ _TO_TOPICS: dict[Action, float] = {
     "remake": 0.6,
     "widen": 0.5,
 }
-"""What happens to topics, at most one of these to those with parked records."""
+"""Events of topics; at most one of these for topics with parked records."""
 
 
 def parked(rng: Random) -> SchedulePlan:
@@ -310,7 +310,7 @@ def parked(rng: Random) -> SchedulePlan:
 
 
 def following(rng: Random) -> SchedulePlan:
-    """As ``parked``, with many dead heads: what waits behind one follows it."""
+    """As ``parked``, with many dead heads: records that wait behind one follow it."""
     plan = parked(rng)
     retry = evolve(plan.engine.retry, attempts=1, levels=(Level("0.05", 0.05),))
     return evolve(
@@ -523,4 +523,4 @@ def _replaying(rng: Random, plan: SchedulePlan) -> SchedulePlan:
 
 
 _NOT_PROMISED: tuple[Action, ...] = ("cut", "remake")
-"""A replay of what was cut or recreated ends with an error."""
+"""A replay of a truncated or recreated topic ends with an error."""

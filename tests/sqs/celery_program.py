@@ -1,4 +1,4 @@
-"""A program that uses Celery: what sends its tasks, and the worker that runs them."""
+"""A program that uses Celery: a sender of tasks, and the worker that runs them."""
 
 from __future__ import annotations
 

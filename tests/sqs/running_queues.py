@@ -72,7 +72,7 @@ class Shop:
         return self.run(self.queue.receive(most, wait_s, lease_s))
 
     def receive_all(self, count: int) -> list[QueuedMessage]:
-        """Receive until so many are leased."""
+        """Receive until ``count`` are leased."""
         found: list[QueuedMessage] = []
         while len(found) < count:
             found += self.receive(min(10, count - len(found)))

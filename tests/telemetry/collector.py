@@ -1,4 +1,4 @@
-"""Collectors of OTLP, over HTTP and over gRPC, that keep what they are sent, or behave badly."""
+"""Collectors of OTLP, over HTTP and over gRPC, that keep what they receive, or misbehave."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class CollectedSpan:
     events: tuple[tuple[str, Mapping[str, Any]], ...]
     failed: bool
     text: str
-    """What its status says."""
+    """The text of its status."""
     seconds: float
 
 
 class Collected:
-    """What has come."""
+    """Everything received."""
 
     def __init__(self) -> None:
         self.spans: list[CollectedSpan] = []
@@ -48,7 +48,7 @@ class Collected:
         self._closed = threading.Event()
 
     def wait_for(self, holds: Callable[[], object]) -> None:
-        """Wait until something holds of what has come."""
+        """Wait until a condition holds for everything received."""
         with self._news:
             assert self._news.wait_for(holds, DEADLINE_S), self.spans
 

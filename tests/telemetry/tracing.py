@@ -1,4 +1,4 @@
-"""What the tests of the trace share: an Engine that is driven by hand, and a way out that keeps."""
+"""Shared by the trace's tests: an Engine that is driven by hand, and a sink that keeps events."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOGGER = logging.getLogger("window_consumer")
 
 
 class Kept:
-    """A way out that keeps what it gets."""
+    """A sink that keeps its events."""
 
     def __init__(self) -> None:
         self.batches: list[Written] = []
         self.lost = 0
 
     def figures(self) -> ExporterFigures:
-        """Only what the writer has lost is of interest."""
+        """Only the writer's losses matter."""
         return ExporterFigures()
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Traced:
             self.trace.assigned(partition, self.driven.now)
 
     def events(self, *steps: str) -> list[TraceEvent]:
-        """Return what was written so far, in the order of time and offset."""
+        """Return the events written so far, in the order of time and offset."""
         self.writer.flush()
         found = sorted(self.way.events, key=lambda event: (event.time_us, event.offset or 0))
         return [event for event in found if not steps or event.step in steps]

@@ -34,7 +34,7 @@ def a_snapshot() -> WindowsSnapshot:
 def reported(
     snapshot: WindowsSnapshot | None = None, name: str = "charge", **more: Any
 ) -> dict[str, Any]:
-    """What a process with one worker answers."""
+    """The answer of a process with one worker."""
     worker = {
         "name": name,
         "group": "shop",

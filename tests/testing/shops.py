@@ -10,7 +10,7 @@ from window_consumer.testing import TestApp
 
 
 class Shop:
-    """An application whose handler does what a record's value says, and notes it."""
+    """An application whose handler obeys a record's value, and notes the call."""
 
     def __init__(self) -> None:
         self.app = App("shop", version="7")

@@ -1,4 +1,4 @@
-"""What users write, in all its forms: a type checker has nothing to say about it."""
+"""Code of users in all its forms: a type checker accepts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users get wrong: a type checker refuses each line that ends in `# refused`, and no other."""
+"""Mistakes of users: a type checker refuses each line that ends in `# refused`, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of workers, and what the commands make of them: promises to programs that read them."""
+"""Answers of workers, and the commands' output for them: promises to programs that read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def text_of(name: str) -> str:
 
 
 def json_of(name: str) -> Any:
-    """Return what a file beside this one says."""
+    """Return the content of a file beside this one."""
     return json.loads(text_of(name))
 
 

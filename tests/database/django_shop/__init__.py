@@ -36,7 +36,7 @@ DEADLINE_S = 60.0
 
 
 class DjangoShop:
-    """A worker whose handler writes an order with Django's ORM, and does what a test says."""
+    """A worker whose handler writes an order with Django's ORM, and behaves as a test says."""
 
     def __init__(self, broker: EmbeddedBroker, directory: Path, url: str):
         self.broker = broker

@@ -30,7 +30,8 @@ class KilledError(Exception):
 
 @define
 class Shop:
-    """What loop and handler call: it refuses some orders, and stops or ends the loop after one."""
+    """The shop that loop and handler call: it refuses some orders, and stops or ends the loop after
+    one."""
 
     charged: list[int] = field(factory=list)
     refused: set[int] = field(factory=set)
@@ -64,7 +65,7 @@ class Group:
     directory: Path
     shop: Shop
     names: dict[str, str]
-    """What the page has of names and addresses, and what this test has instead."""
+    """The page's names and addresses, and this test's replacements."""
     sent: int = 0
 
     def send(self, count: int) -> None:
@@ -117,7 +118,7 @@ class Group:
 
 @define
 class Foreign:
-    """A program of another library: a process that appends to a file what its shop was asked."""
+    """A program of another library: a process that appends its shop's calls to a file."""
 
     command: Sequence[str]
     directory: Path

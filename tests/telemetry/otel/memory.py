@@ -1,4 +1,4 @@
-"""A provider of the SDK whose spans stay in memory, and records to make spans of."""
+"""A provider of the SDK whose spans stay in memory, and records for spans."""
 
 from __future__ import annotations
 
