@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka.admin import AdminClient
 
+from tests import topics
+from tests.commands import DEADLINE_S
 from tests.conftest import MakeTopic
 from tests.delay.service import DelayService
 from tests.golden_texts import Golden
 from tests.kernel import FEATURES
+from tests.waiting import wait_until
 from window_consumer.kafka.cluster.topics import ConsumerGroup, ListedMember
 from window_consumer.model.errors import ConfigError
 from window_consumer.plan.app_plan import PlannedWorker
@@ -120,3 +124,20 @@ def test_a_service_does_not_start_on_a_compacted_topic(
     refused = on_kafka.commands.run("delay", "run")
     assert refused.code == 2, refused.said
     assert f"{on_kafka.topic} is compacted" in refused.err
+
+
+def test_topics_that_are_deleted_while_a_member_runs_are_made_again(
+    on_kafka: DelayService, make_topic: MakeTopic
+) -> None:
+    orders = make_topic("orders", 1)
+    on_kafka.configure(to=[orders])
+    running = on_kafka.start()
+    on_kafka.send("before", to=orders, wc_delay=0)
+    on_kafka.wait_for(orders, 1)
+    admin = AdminClient(on_kafka.client)
+    for name in (on_kafka.topic, f"{on_kafka.topic}.1s"):
+        topics.delete(admin, name)
+    wait_until(lambda: topics.led(admin, on_kafka.topic), DEADLINE_S, "it is there again")
+    on_kafka.send("after", to=orders, wc_delay=1200)
+    assert set(on_kafka.wait_for(orders, 2)) == {"before", "after"}
+    assert running.stop().code == 0

@@ -37,6 +37,28 @@ def values(shop: Shop, since: int = 0) -> list[int]:
 # ---- made anew
 
 
+def test_a_level_that_is_deleted_while_its_worker_runs_is_made_again(shop: ShopOn) -> None:
+    orders = shop(1)
+    level = f"{orders.group}.{orders.topic}.retry.100ms"
+
+    def fail_at_first(record: Record) -> None:
+        if record.attempt == 1:
+            raise ValueError(record.value)
+
+    orders.behave = fail_at_first
+    retry = {"attempts": 1, "levels": ["100ms"]}
+    with orders.running(kafka={"topic.metadata.refresh.interval.ms": 1000}, retry=retry):
+        orders.produce([1])
+        orders.until_called(2)
+        orders.until_committed()
+        orders.delete_topic(level)
+        orders.produce([2])
+        orders.until_called(4)
+        orders.until_committed()
+    assert [call.topic for call in orders.calls] == [orders.topic, level] * 2
+    assert orders.dead_letters() == []
+
+
 @pytest.mark.parametrize("on_no_offset", ["earliest", "latest"])
 def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
     shop: ShopOn, protocol: str, on_no_offset: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
+from window_consumer.config.sections.worker import OwnTopics
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -95,6 +96,7 @@ class Preparation:
         Topics are independent: an error of one goes into ``errors`` and holds up no other.
         """
         described = self._describe_each(prepared, names, errors)
+        described |= self._own_made_again(described, names, errors)
         topics = {
             name: topic
             for name, topic in described.items()
@@ -108,9 +110,38 @@ class Preparation:
         prepared.ladders.update(self._ladders_of(new, errors))
         topics = {name: topic for name, topic in topics.items() if name in prepared.ladders}
         self._add_leftovers(prepared, topics, new, errors)
-        copies = self._describe_each(prepared, sorted(prepared.reads), errors)
-        prepared.described = {**topics, **copies}
+        prepared.described = {**topics, **self._copies_made_again(prepared, topics, errors)}
         return topics
+
+    def _own_made_again(
+        self, described: Mapping[str, Topic], names: Sequence[str], errors: Errors
+    ) -> dict[str, Topic]:
+        """Recreate the topics of a built-in worker that were deleted."""
+        own = self._worker.config.own_topics
+        missing = [name for name in names if name not in described and name not in errors]
+        if own is None or not missing:
+            return {}
+        try:
+            return self._make_own(missing, own)
+        except WindowConsumerError as error:
+            errors.update(dict.fromkeys(missing, error))
+            return {}
+
+    def _copies_made_again(
+        self, prepared: PreparedWorker, topics: Mapping[str, Topic], errors: Errors
+    ) -> dict[str, Topic]:
+        """Describe the retry topics, after recreating those that were deleted.
+
+        Copies are held until their topic is there.
+        """
+        names = sorted(prepared.reads)
+        copies = self._describe_each(prepared, names, errors)
+        missing = [name for name in names if name not in copies and name not in errors]
+        sources = {prepared.retry_levels[name].source for name in missing}
+        incomplete = {name: topic for name, topic in topics.items() if name in sources}
+        if incomplete and self._ladders_of(incomplete, errors):
+            copies |= self._describe_each(prepared, missing, errors)
+        return copies
 
     def _describe_each(
         self, prepared: PreparedWorker, names: Sequence[str], errors: Errors
@@ -218,8 +249,11 @@ class Preparation:
         missing = [name for name in names if name not in topics]
         if not missing:
             return topics
+        return {**topics, **self._make_own(missing, own)}
+
+    def _make_own(self, missing: Sequence[str], own: OwnTopics) -> dict[str, Topic]:
         new = [new_own_source(name, own) for name in missing]
-        return {**topics, **self._copy_topics.make(f"topic {', '.join(missing)}", new)}
+        return self._copy_topics.make(f"topic {', '.join(missing)}", new)
 
     def _describe(self, names: Sequence[str]) -> dict[str, Topic]:
         try:

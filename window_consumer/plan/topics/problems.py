@@ -72,5 +72,5 @@ def wider_copies(
                 " the group may give a partition's copies to another member than the partition,"
                 " and they wait until one member has both, at the latest when a single one runs."
                 f" Give {retry_level.source} as many partitions, or read {name} to its end and"
-                " delete it: it is recreated at the next start"
+                " delete it: it is recreated"
             )
