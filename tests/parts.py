@@ -1,9 +1,9 @@
 """Installs missing software that tests use: ``python -m tests.parts``.
 
 Debian's Chromium, promtool, PostgreSQL, Go, Node.js, zsh, fish and javac, Apache Kafka's jars,
-Amazon's client for JavaScript, faust, Spring Kafka, Spark's connectors with their archive of
-classes. A part that may not be installed here is named, and the tests that need it are skipped;
-with CI set it is an error, and the exit code is 1.
+with the archive of their classes, Amazon's client for JavaScript, faust, Spring Kafka, Spark's
+connectors with theirs. A part that may not be installed here is named, and the tests that need it
+are skipped; with CI set it is an error, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests import kafka_archive
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.spark import class_archive, jars, java
 from window_consumer.testing import real_kafka_jars
@@ -68,6 +69,11 @@ def kafka() -> None:
     """Fetch Apache Kafka."""
     real_kafka_jars.find_java()
     real_kafka_jars.fetch_jars(real_kafka_jars.default_directory())
+
+
+def kafka_classes() -> None:
+    """Make the archive of classes that Kafka starts from."""
+    kafka_archive.make()
 
 
 def javascript_directory() -> Path:
@@ -163,6 +169,7 @@ SKIPPED = "tests that need it are skipped"
 PARTS: Sequence[tuple[str, Callable[[], None], str]] = (
     ("Chromium, promtool, PostgreSQL, Go, Node.js, zsh, fish and javac", packages, SKIPPED),
     ("Apache Kafka", kafka, SKIPPED),
+    ("Kafka's archive of classes", kafka_classes, "its tests take longer"),
     ("Amazon's client for JavaScript", javascript, SKIPPED),
     ("faust", faust, SKIPPED),
     ("Spring Kafka", spring, SKIPPED),

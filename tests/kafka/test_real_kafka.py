@@ -21,6 +21,12 @@ from tests.integration.access import Access
 from tests.waiting import wait_until
 from window_consumer.model.errors import MissingTopicError, NotPermittedError, RunError
 from window_consumer.testing.real_kafka import RealKafka
+from window_consumer.testing.real_kafka_jars import (
+    archive_of,
+    default_directory,
+    fetch_jars,
+    find_java,
+)
 from window_consumer.testing.real_kafka_settings import Settings, free_addresses
 
 pytestmark = pytest.mark.kafka
@@ -35,7 +41,7 @@ def own(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
     The first address that it tries is taken: starts are slow, and this one shows two things.
     """
-    assert kafka.pid is not None
+    assert kafka.bootstrap
     settings: Settings = {"offset.metadata.max.bytes": 100, "auto.create.topics.enable": "true"}
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -220,6 +226,13 @@ def test_a_start_that_fails_shows_what_kafka_said(own: RealKafka, tmp_path: Path
         RealKafka.start(tmp_path / "run", {"authorizer.class.name": "no.such.Class"})
 
 
+def test_its_classes_are_those_of_the_archive(own: RealKafka) -> None:
+    archive = archive_of(fetch_jars(default_directory().resolve()), find_java())
+    if not archive.is_file():
+        pytest.skip("there is no archive of Kafka's classes")
+    assert str(archive) in Path(f"/proc/{own.pid}/maps").read_text()
+
+
 def test_a_taken_port_is_no_hindrance(own: RealKafka) -> None:
     places = {place.name for place in own.log.parents[1].iterdir()}
     assert places == {"kafka-1", "kafka-2"}
@@ -231,6 +244,12 @@ STARTER = """
 import os, signal, sys
 from pathlib import Path
 from window_consumer.testing.real_kafka import RealKafka
+from window_consumer.testing.real_kafka_jars import (
+    archive_of,
+    default_directory,
+    fetch_jars,
+    find_java,
+)
 from window_consumer.testing.real_kafka_settings import Settings, free_addresses
 print(RealKafka.start(Path(sys.argv[1])).pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

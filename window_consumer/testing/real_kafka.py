@@ -18,6 +18,7 @@ from typing import Self
 from window_consumer.model.errors import RunError
 from window_consumer.testing.real_kafka_jars import (
     KafkaUnavailableError,
+    archive_of,
     default_directory,
     fetch_jars,
     find_java,
@@ -42,6 +43,8 @@ _STARTED = "Kafka Server started"
 _PORT_TAKEN = "Address already in use"
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Half of the processor time of a minute's life; a second compiler pays off later."""
+_SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+"""Java reports an archive that it cannot use, and starts without it."""
 _TAIL_CHARS = 3_000
 
 # Kills Kafka when this process ends in any way, which closes the pipe.
@@ -66,6 +69,7 @@ class RealKafka:
         self.bootstrap, self.sasl_bootstrap, controller = addresses
         self._properties = directory / "server.properties"
         self._java = java
+        self._java_options: Sequence[str] = ()
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._settings = {
@@ -85,19 +89,22 @@ class RealKafka:
         *,
         addresses: Callable[[int], list[str]] = free_addresses,
         short_lived: bool = True,
+        java_options: Sequence[str] = (),
     ) -> Self:
-        """Start Kafka in an empty directory, and return when it answers: after 4 to 8 s.
+        """Start Kafka in an empty directory, and return when it answers: after 2 to 8 s.
 
         ``settings`` override the broker settings for tests. A ``short_lived`` Kafka starts sooner
-        but is slower in the long run. Raises KafkaUnavailableError without Java or Maven, RunError
-        with the end of Kafka's log where it does not start.
+        but is slower in the long run. ``java_options`` are for the broker's Java. Raises
+        KafkaUnavailableError without Java or Maven, RunError with the end of Kafka's log where it
+        does not start.
         """
         options = ["-Xmx1g", *(_SHORT_LIVED if short_lived else ())]
-        java = _java(jars_directory or default_directory(), options)
+        java = _java(jars_directory or default_directory(), options, archived=short_lived)
         for attempt in range(1, _ATTEMPTS + 1):
             place = directory / f"kafka-{attempt}"
             place.mkdir(parents=True)
             kafka = cls(place, settings or {}, addresses(3), java=java)
+            kafka._java_options = java_options
             try:
                 kafka._format()
                 kafka.restart()
@@ -160,7 +167,7 @@ class RealKafka:
         """Start Kafka at the same addresses and with its data; stop it first if it runs."""
         self.stop()
         said = len(self._log_text())
-        options = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        options = [*self._java_options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         options += ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
         options += ["-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS"]
         options += ["-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"]
@@ -266,5 +273,10 @@ class RealKafka:
             raise RunError(f"Kafka's storage could not be formatted: {self._tail()}")
 
 
-def _java(jars_directory: Path, options: Sequence[str]) -> list[str]:
-    return [find_java(), *options, "-cp", f"{fetch_jars(jars_directory)}/*"]
+def _java(jars_directory: Path, options: Sequence[str], *, archived: bool = False) -> list[str]:
+    # The archive knows the jars by their paths, without links.
+    java, jars = find_java(), fetch_jars(jars_directory.resolve())
+    archive = archive_of(jars, java)
+    if archived and archive.is_file():
+        options = [*options, f"-XX:SharedArchiveFile={archive}", *_SILENT]
+    return [java, *options, "-cp", f"{jars}/*"]
