@@ -17,9 +17,10 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests import topics
+from tests import shared_kafka, topics
 from tests.commands import Commands
 from tests.golden_texts import Golden, golden_of
+from tests.shared_kafka import NEVER_FENCED
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.spark import jars, java
@@ -109,15 +110,17 @@ def run_in_ci(report: Report) -> Report:
     return report
 
 
-NEVER_FENCED = {"broker.session.timeout.ms": 120_000}
-"""A machine that is busy for a few seconds does not take the broker from its controller."""
-
-
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """The real Kafka of a test process: leave it running, and use unique names."""
+def kafka(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[RealKafka]:
+    """The real Kafka of a run: leave it running, and use unique names."""
+    shared = getattr(request.config, "workerinput", {}).get(shared_kafka.PLACE)
     try:
-        started = RealKafka.start(tmp_path_factory.mktemp("kafka"), NEVER_FENCED)
+        if shared is None:
+            started = RealKafka.start(tmp_path_factory.mktemp("kafka"), NEVER_FENCED)
+        else:
+            started = shared_kafka.attach(Path(shared))
     except KafkaUnavailableError as error:
         if os.environ.get("CI"):
             pytest.fail(f"CI has to have a real Kafka: {error}")

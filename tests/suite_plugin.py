@@ -1,9 +1,8 @@
 """The suite's pytest plugin: chooses which process runs which file, and speeds up collection.
 
 Processes run whole files, those that take long first: begun late they would run when all others
-have ended. Spark's files go to the first processes only, as each of these starts a session. The
-last processes run files that need a Kafka when no others are left: each starts one, which takes two
-hundredths of a core while it is idle.
+have ended. Spark's files go to the first processes only, as each of these starts a session. All
+processes use one Kafka.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,12 +20,10 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
+from tests import shared_kafka
+
 SPARK = ("tests/backfill/", "tests/pipeline/")
 SPARK_PROCESSES = 2
-KAFKA = ("RealKafka", "make_topic")
-"""Names of fixtures or classes in files that start a Kafka, or in their conftest.py."""
-
-KAFKA_PROCESSES = 2
 SHARING = "tests/architecture/"
 
 TAKES_S = {
@@ -126,12 +122,32 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # xdist has no typ
         place = self.nodes.index(node)
         if place < SPARK_PROCESSES:
             yield from (file for file in self.workqueue if file.startswith(SPARK))
-        others = [file for file in self.workqueue if not file.startswith(SPARK)]
-        if place >= SPARK_PROCESSES:
-            takes_kafka = place < SPARK_PROCESSES + KAFKA_PROCESSES
-            root = self.config.rootpath
-            others.sort(key=lambda file: names_kafka(root / file) is not takes_kafka)
-        yield from others
+        yield from (file for file in self.workqueue if not file.startswith(SPARK))
+
+
+_KAFKA = pytest.StashKey[shared_kafka.SharedKafka]()
+
+
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Have a Kafka for all processes, once one of them wants it."""
+    config.stash[_KAFKA] = shared_kafka.SharedKafka(_base_of(config) / "kafka")
+
+
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a process where to ask for the Kafka."""
+    node.workerinput[shared_kafka.PLACE] = str(node.config.stash[_KAFKA].directory)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the Kafka after all tests."""
+    kafka = config.stash.get(_KAFKA, None)
+    if kafka is not None:
+        kafka.end()
+
+
+def _base_of(config: pytest.Config) -> Path:
+    """Return the directory of a run, in which each process has one of its own."""
+    return Path(config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined] # as xdist does
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst:
@@ -190,14 +206,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         usual_s[file_of(item)] += KAFKA_S if item.get_closest_marker("kafka") else USUAL_S
     items.sort(key=lambda item: -TAKES_S.get(file_of(item), usual_s[file_of(item)]))
-
-
-@cache
-def names_kafka(path: Path) -> bool:
-    """Return whether a file, or a fixture beside it, names a real Kafka."""
-    beside = (path, path.with_name("conftest.py"))
-    texts = [each.read_text(encoding="utf-8") for each in beside if each.is_file()]
-    return any(name in text for text in texts for name in KAFKA)
 
 
 def files_marked(root: Path, mark: str) -> list[str]:

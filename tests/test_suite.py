@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ import pytest
 
 from tests.suite import RERUNS, ROOT, Suite
 from tests.suite_plugin import TAKES_S
+from window_consumer.testing.real_kafka_jars import DIRECTORY_VARIABLE, KAFKA_VERSION
 
 FAILS_ONCE = """
 from pathlib import Path
@@ -123,17 +125,42 @@ def test_files_of_spark_share_two_processes_and_all_files_run(tmp_path: Path) ->
     assert len(set(map(tuple, ran))) == 12  # each file in one process
 
 
-def test_two_processes_begin_with_files_that_need_no_kafka(tmp_path: Path) -> None:
-    """... though others take longer; all of them run, and two of six have no session for Spark."""
+# Instead of Kafka: says that it has started, and notes its process.
+JAVA = """#!/bin/sh
+case "$*" in
+    -version) echo 'openjdk version "17"' >&2 ;;
+    *StorageTool*) ;;
+    *) echo $$ >> {directory}/kafkas; echo Kafka Server started; exec sleep 600 ;;
+esac
+"""
+
+ASKS_FOR_KAFKA = """
+from pathlib import Path
+from tests.shared_kafka import PLACE, attach
+
+def test_it(request):
+    kafka = attach(Path(request.config.workerinput[PLACE]))
+    with Path({directory!r}, "told").open("a") as file:
+        file.write(f"{{kafka.bootstrap}} {{kafka.passwords['alice']}}\\n")
+"""
+
+
+def test_all_processes_have_one_kafka_which_ends_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = written(tmp_path, JAVA.format(directory=tmp_path), "bin/java")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{java.parent}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "jars" / f"kafka_2.13-{KAFKA_VERSION}").mkdir(parents=True)
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path / "jars"))
     for number in range(6):
-        for kind, text, tests in (("kafka", "# make_topic\n", 4), ("other", "", 2)):
-            source = RECORDS_ITS_PROCESS.format(directory=str(tmp_path), tests=tests)
-            written(tmp_path, text + source, f"tests/cli/test_{kind}_{number}.py")
-    assert run(tmp_path, "-p", "xdist", "-p", "tests.suite_plugin", "-n", "6") == (0, [])
-    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
-    assert len(set(map(tuple, ran))) == 12  # each file in one process
-    first = {process: file for file, process in reversed(ran)}
-    assert sum(file.startswith("test_other_") for file in first.values()) == 2
+        source = ASKS_FOR_KAFKA.format(directory=str(tmp_path))
+        written(tmp_path, source, f"tests/cli/test_{number}.py")
+    assert run(tmp_path, "-p", "xdist", "-p", "tests.suite_plugin", "-n", "3") == (0, [])
+    told = (tmp_path / "told").read_text().splitlines()
+    assert Counter(Counter(told).values()) == {6: 1}
+    (process,) = (tmp_path / "kafkas").read_text().split()
+    assert not Path("/proc", process).exists()
 
 
 RECORDS_ITS_READER = """

@@ -32,7 +32,7 @@ SOME_MORE = 3
 @pytest.fixture(scope="module")
 def own(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """One that may be stopped, knows only classic groups and takes little metadata."""
-    assert kafka.pid is not None, "skipped where there is none"
+    assert kafka.bootstrap, "skipped where there is none"
     settings: dict[str, str | int] = {
         "group.coordinator.rebalance.protocols": "classic",
         "offset.metadata.max.bytes": 100,
@@ -44,7 +44,7 @@ def own(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="module")
 def frozen(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Another one that may be stopped, with everything that a Kafka has."""
-    assert kafka.pid is not None, "skipped where there is none"
+    assert kafka.bootstrap, "skipped where there is none"
     with RealKafka.start(tmp_path_factory.mktemp("frozen")) as started:
         yield started
 

@@ -15,9 +15,9 @@ import pytest
 
 from tests.conformance.reader import Reader
 from tests.conformance.stages import KafkaStage
-from tests.conftest import NEVER_FENCED
 from tests.integration.conftest import ShopOn
 from tests.integration.shop import Shop
+from tests.shared_kafka import NEVER_FENCED
 from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model.record import TopicPartition
