@@ -1,4 +1,4 @@
-"""Where the project lives, for the wheel's metadata: ``[project.urls]``, and the README's links.
+"""The project's addresses in the wheel's metadata: ``[project.urls]``, and the README's links.
 
 A checkout does not know its public address before it has one, so none is written down. The build
 takes WINDOW_CONSUMER_REPOSITORY, else the remote ``origin`` of the checkout; an sdist keeps what it

@@ -1,4 +1,4 @@
-"""Say what is wrong with a built sdist and wheel: ``check_dist.py DIRECTORY``."""
+"""Check a built sdist and wheel: ``check_dist.py DIRECTORY``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ URLS = {"Homepage", "Source", "Documentation", "Changelog", "Issues"}
 
 
 def sources() -> set[str]:
-    """Return the files of the packages, as they have to be in wheel and sdist."""
+    """Return the files of the packages, which wheel and sdist must contain."""
     found = (path for package in PACKAGES for path in package.rglob("*") if path.is_file())
     return {str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts}
 
 
 def wrong_in_wheel(wheel: Path) -> Iterator[str]:
-    """Yield what is missing in a wheel and what does not belong there."""
+    """Yield files that a wheel lacks, or should not contain."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
@@ -56,7 +56,7 @@ def wrong_in_wheel(wheel: Path) -> Iterator[str]:
 
 
 def wrong_addresses(lines: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with the project's addresses, see hatch_build.py."""
+    """Yield problems of the project's addresses, see hatch_build.py."""
     repository = os.environ.get("WINDOW_CONSUMER_REPOSITORY")
     found = dict(line.split(", ", 1) for line in lines)
     if repository and found.keys() != URLS:
@@ -67,7 +67,7 @@ def wrong_addresses(lines: Sequence[str]) -> Iterator[str]:
 
 
 def wrong_links(description: str) -> Iterator[str]:
-    """Yield what a package index could not follow in the README, see hatch_build.py."""
+    """Yield links of the README that would be broken on a package index, see hatch_build.py."""
     if not description.startswith("# "):
         yield "its long description is not the README"
     if os.environ.get("WINDOW_CONSUMER_REPOSITORY"):
@@ -76,7 +76,7 @@ def wrong_links(description: str) -> Iterator[str]:
 
 
 def wrong_in_sdist(sdist: Path) -> Iterator[str]:
-    """Yield what is missing in an sdist: the wheel and the tests have to be made from it."""
+    """Yield files that an sdist lacks: it must suffice to build the wheel and run the tests."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     yield from (f"{name} is missing" for name in sorted({*sources(), *IN_SDIST} - names))

@@ -1,4 +1,4 @@
-"""Try a wheel in the other Pythons that it names: ``pythons.py WHEEL NOT_TRIED``.
+"""Test a wheel in the other Pythons that it names: ``pythons.py WHEEL NOT_TRIED``.
 
 One that this machine does not have is named, on standard error and in the file NOT_TRIED.
 """
@@ -32,7 +32,7 @@ def named_by(wheel: Path) -> list[str]:
 
 
 def attempt(python: str, wheel: Path) -> None:
-    """Install a wheel in an environment of its own, and run what is in ``smoke``."""
+    """Install a wheel in a separate environment, and run ``smoke``."""
     with tempfile.TemporaryDirectory(prefix="wc-python-") as directory:
         home = Path(directory) / "home"
         _do([python, "-m", "venv", str(home)], directory)
@@ -49,7 +49,7 @@ def _do(command: list[str], directory: Path | str) -> None:
 
 
 def main(wheel: Path, not_tried: Path) -> int:
-    """Try every Python that is there; return 1 if the wheel fails in one."""
+    """Try every installed Python; return 1 if the wheel fails in one."""
     for version in named_by(wheel):
         python = python_of(version)
         if python is None:

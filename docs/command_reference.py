@@ -34,7 +34,7 @@ def _replaced(page: str, name: str, text: str) -> str:
 
 
 def exit_codes() -> str:
-    """Return the table of exit codes: the usual ones, and those that commands say themselves."""
+    """Return the table of exit codes: the usual ones, and those that commands document."""
     own: dict[tuple[int, str], list[str]] = {}
     for path, command in commands():
         for code, meaning in own_exit_codes(command.callback).items():
@@ -85,7 +85,7 @@ def _row(option: click.Option) -> str:
 
 
 def _as_markdown(text: str) -> str:
-    """Return a help text as Markdown: what would be read as HTML or markup is code."""
+    """Return a help text as Markdown, with text that looks like HTML or markup as code."""
     return re.sub(r"(?<!`)(<[\w ]+>|\*\S*|\w*__\w*)", r"`\1`", text)
 
 

@@ -31,7 +31,7 @@ _STYLE = """
 
 
 def window() -> str:
-    """Draw a partition: committed records, the window with its cells, and what comes."""
+    """Draw a partition: committed records, the window with its cells, and later records."""
     kinds = ["done"] * 2 + ["done", "running", "done", "done", "running", "done", "waiting"]
     elements = [
         text(20, 32, "One partition: offsets 40 to 48", "title"),
@@ -85,7 +85,7 @@ def lanes() -> str:
 
 
 def ladder() -> str:
-    """Draw where a record goes that keeps failing."""
+    """Draw the path of a record that keeps failing."""
     steps = [
         ("orders", "3 calls", "running"),
         ("retry.10s", "1 call", "waiting"),
@@ -119,7 +119,7 @@ def ladder() -> str:
 
 
 def commit() -> str:
-    """Draw what a commit says, and what the next owner does with it."""
+    """Draw the content of a commit, and what the next owner does with it."""
     kinds = ["done", "done", "running", "done", "done", "running", "waiting", "done"]
     after = ["done", "done", "waiting", "done", "done", "waiting", "waiting", "done"]
     elements = [

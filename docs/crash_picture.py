@@ -23,11 +23,11 @@ SECONDS = 10.0
 
 _LEAD_S = 0.5
 _DOWN_S = 1.3
-"""How long the picture shows that no process runs. In truth the group waits for some 6 s."""
+"""How long the picture shows that no process runs. In reality the group waits about 6 s."""
 
 _SEEN_TO_HANG_S = 1.2
 _STILL_S = 0.1
-"""How long before the kill the moment is that a still picture shows."""
+"""A still picture shows the moment this long before the kill."""
 
 _WIDTH, _HEIGHT = 800, 330
 _LEFT, _TOP = 118, 84
@@ -83,7 +83,7 @@ class _Drawing:
 
 @frozen
 class _Times:
-    """When something that happened is shown."""
+    """When an event is shown."""
 
     killed_s: float
     restarted_s: float
@@ -188,7 +188,7 @@ def _sign(x: float, y: float, sign: str, still: int, animation: str) -> str:
 
 
 def _draw_captions(drawing: _Drawing, crash: Crash, times: _Times) -> None:
-    """Draw what is said below the boxes, one sentence at a time."""
+    """Draw the captions below the boxes, one sentence at a time."""
     total = crash.records * PARTITIONS
     finished, twice = len(crash.finished), len(crash.repeated)
     hangs = times.shown_s(

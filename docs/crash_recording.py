@@ -107,14 +107,14 @@ class Crash:
         return cattrs.structure(json.loads(path.read_text("utf-8")), cls)
 
 
-# What the worker's processes run. The environment says how.
+# The code of the worker's processes, configured by their environment.
 
 app = App("shop")
 
 
 @app.handler(TOPIC, group="shop-charge", ordering="key", retry={"on_failure": "overtake"})
 def charge(order: Record) -> None:
-    """Take a while, and note begin and end. The first call of one order does not return."""
+    """Take a while, and record begin and end. The first call of one order does not return."""
     place = order.partition, order.offset
     _note("began", *place)
     hangs = place == HANGING and os.environ["CRASH_PROCESS"] == "1"

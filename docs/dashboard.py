@@ -47,7 +47,7 @@ class Panel:
     kind: str = "timeseries"
     width: int = 8
     warn: float | None = None
-    """Beyond it a figure is shown as trouble."""
+    """Beyond it a figure is highlighted."""
     stacked: bool = False
 
 

@@ -23,7 +23,7 @@ _STYLE = """
 
 
 def document(size: tuple[int, int], title: str, style: str, elements: Iterable[str]) -> str:
-    """Return an SVG of a size in pixels; ``title`` is what screen readers say.
+    """Return an SVG of a size in pixels; ``title`` is for screen readers.
 
     The picture scales: on a narrow page it is as wide as the page.
     """

@@ -21,7 +21,7 @@ WIDTH = 88
 
 
 def most_telling_moment() -> TopScene:
-    """Run the demo and return the moment at which most states are to be seen at once."""
+    """Run the demo and return the moment that shows the most states at once."""
     moments: list[TopScene] = []
     logging.getLogger("window_consumer").setLevel(logging.CRITICAL)
     run_demo(moments.append)

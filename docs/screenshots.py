@@ -29,7 +29,7 @@ from window_consumer.model.errors import RunError
 IMAGES = Path(__file__).parent / "images"
 PORT = 18090
 SECONDS = 75
-"""How long the shop has been running when it is looked at."""
+"""How long the shop has been running when the pictures are taken."""
 
 VALUE = b'{"order": 4711, "amount": 42.5, "pay": {"iban": "DE02120300000000202051"}}'
 HEADERS = [("wc-tags", b"web,express"), ("tenant", b"eu"), ("x-auth-token", b"a secret")]
@@ -48,7 +48,7 @@ app = App("shop", version="1.4.2")
 numbers = count(1)
 over = threading.Event()
 next_trouble = [time.monotonic() + SECONDS - 22]
-"""When the bank does not answer: twice, some time before somebody looks."""
+"""When the bank does not answer: twice, some time before the pictures are taken."""
 
 
 @app.handler(
@@ -82,7 +82,7 @@ def ask_the_bank() -> None:
 
 
 def order_all_the_time(broker: EmbeddedBroker) -> None:
-    """Write orders until it is over."""
+    """Write orders until the end."""
     rng = random.Random(7)  # noqa: S311 - made-up orders
     while not over.wait(0.1):
         partitions = rng.choices(range(len(_SHARES)), _SHARES, k=22)
@@ -112,7 +112,7 @@ def shop() -> Iterator[None]:
         }
         file = Path(directory, "workers.yaml")
         file.write_text(json.dumps(config), "utf-8")
-        # What hangs outlives the stop, as it has to.
+        # Hanging calls outlive the stop, as intended.
         with suppress(RunError), app.start(file):
             threading.Thread(target=order_all_the_time, args=(broker,), daemon=True).start()
             try:

@@ -1,4 +1,4 @@
-"""What the site has besides docs/*.md; MkDocs calls these functions, see mkdocs.yml.
+"""Pages of the site besides docs/*.md; MkDocs calls these functions, see mkdocs.yml.
 
 The home page is the README's first screen and the list of all pages. Files at the top of the tree
 become pages, folders get a list of theirs, and links to code lead to the repository. Its address
@@ -31,7 +31,7 @@ _OUTSIDE = re.compile(r"#|[a-z]+:")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that do not lie in docs/."""
+    """Add the pages outside docs/."""
     for path, uri in TOP_PAGES.items():
         text = (ROOT / path).read_text("utf-8")
         files.append(File.generated(config, uri, content=text))
@@ -41,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links to where their targets are on the site."""
+    """Point links to their targets on the site."""
     del config
     uri = page.file.src_uri
     base = web_address(os.environ.get(VARIABLE, "") or origin(ROOT))

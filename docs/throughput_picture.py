@@ -23,7 +23,7 @@ PICTURE = Path(__file__).parent / "images" / "throughput.svg"
 WORKLOAD = "wait10-100"
 ONE, FOUR, OURS = "confluent-loop", "consumer-per-thread", "window-key"
 POOLS = ("poller-and-pool", "shared-offsets", "threads-per-partition")
-"""The pools that people write by hand; the fastest is drawn."""
+"""Hand-written pools; the fastest is drawn."""
 
 _WIDTH, _LEFT, _BAR, _LINE = 800, 16, 26, 74
 _TITLE = 66

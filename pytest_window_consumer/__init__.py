@@ -83,7 +83,7 @@ def wc_app(
     request: pytest.FixtureRequest, wc_application: Any, wc_config: Any
 ) -> Iterator[TestApp]:
     """A running ``window_consumer.testing.TestApp`` of its own for each test."""
-    # Not before somebody asks for it, see above.
+    # Only on request, see above.
     from window_consumer.testing import TestApp  # noqa: PLC0415 - see above
 
     marked = _marked(request)
@@ -94,7 +94,7 @@ def wc_app(
 
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Return what the markers say; of two that say the same, the nearer one counts."""
+    """Return the markers' settings; for the same setting the nearer one wins."""
     marked: dict[str, Any] = {}
     for marker in request.node.iter_markers(MARKER):
         unknown = ", ".join(sorted(marker.kwargs.keys() - _OPTIONS))

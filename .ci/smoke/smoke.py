@@ -1,4 +1,4 @@
-"""Say whether the installed package works in this Python: ``python smoke.py``.
+"""Check that the installed package works in this Python: ``python smoke.py``.
 
 It compiles and imports each module with warnings as errors, then lets threads, coroutines and child
 processes read from an embedded broker. Modules whose library is not installed are only compiled.
@@ -38,7 +38,7 @@ def modules() -> Iterator[str]:
 
 
 def import_all() -> str:
-    """Compile and import every module; return how many, and without which libraries."""
+    """Compile and import every module; return how many, and the missing libraries."""
     (root,) = window_consumer.__path__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -85,7 +85,7 @@ def run_all() -> str:
 
 
 def all_finished(running: window_consumer.Running) -> bool:
-    """Tell whether each worker has finished all orders."""
+    """Return whether each worker has finished all orders."""
     return all(
         counts.processed + counts.dead_lettered >= ORDERS for counts in running.counters.values()
     )

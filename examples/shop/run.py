@@ -20,7 +20,7 @@ import web
 HERE = Path(__file__).parent
 COMMAND = (sys.executable, "-m", "window_consumer")
 USAGE_ERROR = 2
-"""How the worker ends if it would end the same way again."""
+"""The worker's exit code when a restart would not help."""
 
 
 def say(text: str) -> None:
@@ -28,7 +28,7 @@ def say(text: str) -> None:
 
 
 def start(*arguments: str, **more: int) -> subprocess.Popen[str]:
-    # A session of its own: Ctrl-C reaches this program alone, which ends the others in order.
+    # A separate session: Ctrl-C reaches only this program, which ends the others in order.
     return subprocess.Popen(  # noqa: S603 - commands of the framework
         [*COMMAND, *arguments], text=True, start_new_session=True, **more
     )
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # What the worker's process needs: the modules beside this one, and the same database.
+    # The worker's process needs the modules beside this one, and the same database.
     also = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{HERE}{os.pathsep}{also}" if also else str(HERE)
     os.environ["DATABASE_URL"] = tables.URL

@@ -17,7 +17,7 @@ orders = sa.Table(
     sa.Column("id", sa.String(36), primary_key=True),
     sa.Column("item", sa.Text, nullable=False),
 )
-# No unique column keeps a second invoice out: `once` does.
+# No unique column prevents a second invoice: `once` does.
 invoices = sa.Table(
     "invoices",
     metadata,
