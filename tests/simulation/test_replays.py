@@ -63,7 +63,7 @@ def test_a_bug_in_replays_is_found(
 @pytest.mark.parametrize(
     ("mutant", "expected"),
     [
-        (mutants.FinishesReplayed, "has no copy, and ends as parked"),
+        (mutants.FinishesReplayed, "ends as parked but has no copy"),
         (mutants.CallsReplayedAtOnce, "is called in .* before .* has ended"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -25,7 +25,7 @@ def test_every_promise_is_kept_where_most_calls_return_results() -> None:
     [
         (mutants.FinishesBeforeResultsAreAcked, "covers"),
         (mutants.WaitsForTheFirstAckOnly, "covers|is over|not finished|of lane|dies of a bug"),
-        (mutants.SendsOnlyTheLostOnesAgain, "lie in another order|covers|of lane"),
+        (mutants.SendsOnlyTheLostOnesAgain, "are in another order|covers|of lane"),
         (mutants.FreesTheLaneWhileResultsAreOut, "of lane"),
         (mutants.TakesARefusalForAnAck, "covers|of lane"),
         (mutants.TriesARefusalForEver, "which is over|not finished"),

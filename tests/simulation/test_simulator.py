@@ -82,7 +82,7 @@ def test_the_schedules_of_all_files_together_are_as_many_as_is_promised() -> Non
         (mutants.PutsRecordsBackAtTheEnd, "of lane"),
         (mutants.FreesTheLaneOfAFailedRecord, "of lane"),
         (mutants.ForgetsWhatWasFinishedBefore, "runs again"),
-        (mutants.TakesInWhateverComes, "allowed are"),
+        (mutants.TakesInWhateverComes, "the limit is"),
         (mutants.CountsTheResultOfAnAbandonedCall, "late result|covers|dies of a bug"),
         (mutants.FreesTheLaneOfAnAbandonedCall, "of lane"),
         (mutants.FreesTheLaneOfAnOutlivedCall, "of lane"),
@@ -128,7 +128,7 @@ def test_bad_records_hold_up_nobody_and_leave_in_time(part: int) -> None:
 def test_a_breaker_that_counts_calls_instead_of_records_is_found(planted: Planted) -> None:
     """It leaves no slots idle: new records start while it finds out why many fail."""
     subject = SystemUnderTest(make_engine=mutants.TakesRetriesForNews)
-    expected = "always fails, and does not leave"
+    expected = "always fails but does not leave"
     planted.expect(mutants.TakesRetriesForNews, subject, expected, 100, poisoned)
 
 

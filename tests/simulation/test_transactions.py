@@ -24,10 +24,10 @@ def test_every_promise_is_kept_where_outputs_and_commits_are_transactions() -> N
     ("mutant", "expected"),
     [
         (mutants.OffsetsWithoutCopies, "covers"),
-        (mutants.OutputInTheNextTransaction, "covers|without their outputs|and it is not"),
-        (mutants.CommitsAfterRevoke, "and it is not|had finished and was committed"),
+        (mutants.OutputInTheNextTransaction, "covers|without their outputs|but it is not"),
+        (mutants.CommitsAfterRevoke, "but it is not|had finished and was committed"),
         (mutants.ForgetsLanes, "not finished"),
-        (mutants.ShowsLost, "and it is not|had finished and was committed"),
+        (mutants.ShowsLost, "but it is not|had finished and was committed"),
         (mutants.ForgetsOtherPartitions, "not finished"),
         (mutants.CommitsWhatBeganElsewhere, "does not hold|covers"),
         (mutants.PlainMarks, "forgets that .* had finished"),

@@ -1,4 +1,4 @@
-"""What goes into and comes out of an Engine, besides records and slices."""
+"""The inputs and outputs of an Engine, besides records and slices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The Engine: all rules of one worker behind one interface. Events go in, decisions come out.
 
 The runtime, the simulator and the test kit drive the same Engine. Events only record what happened.
-``on_tick`` then decides once about all of it, even after a hundred completions.
+``on_tick`` then decides about all of it at once, even after a hundred completions.
 
 =============== ==================================================== =========================
 event           meaning                                              decisions (in a later tick)

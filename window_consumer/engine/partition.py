@@ -50,10 +50,11 @@ class Partition:
     topic_id: str | None = None
     """The topic's id, which its copies carry; None if the cluster does not report it."""
     kept: PartitionOutcomes | None = None
-    """Set when the partition is lost: what had finished, in case it returns (``kept_outcomes``)."""
+    """Set when the partition is lost: the finished offsets, in case it returns
+    (``kept_outcomes``)."""
     recalled: PartitionOutcomes | None = None
-    """What had finished before it was lost and need not run again. Set only while observers are
-    notified of the assignment."""
+    """The offsets that had finished before it was lost and need not run again. Set only while
+    observers are notified of the assignment."""
 
     def __init__(  # noqa: PLR0913 - its parts; made in one place
         self,

@@ -215,7 +215,7 @@ class Turns:
         return next((each for each in found if each is not None), None)
 
     def findings(self, now: float) -> Iterator[RuleFinding]:
-        """Yield what the rules show."""
+        """Yield the findings of the rules."""
         for rule in self.rules:
             yield from rule.findings(now)
 

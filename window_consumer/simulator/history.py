@@ -133,7 +133,7 @@ class SimulationHistory:
         ledger.records = {o: each for o, each in ledger.records.items() if o < log.end}
         ledger.durable = {o for o in ledger.durable if o < log.end}
         ledger.doubtful = {o for o in ledger.doubtful if o < log.end}
-        self.record(f"{log.name} is cut from {end} to {log.end}")
+        self.record(f"{log.name} is truncated from {end} to {log.end}")
 
     def topic_of(self, ledger: LogLedger) -> str:
         """Return a name for a log's topic that differs for a recreated one."""

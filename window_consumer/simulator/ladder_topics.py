@@ -24,7 +24,7 @@ from window_consumer.simulator.system_under_test import ReadsOn
 from window_consumer.testing.fakes.broker import FakeBroker
 
 _ENTER: frozenset[Action] = frozenset({"redrive", "replay"})
-"""What copies records into the entry topics."""
+"""The processes that copy records into the entry topics."""
 
 
 class LadderTopics:

@@ -190,7 +190,7 @@ class Tenure:
         """The offsets that this member had finished when it lost the partition, if they may still
         count."""
         self.never_again: set[int] = set()
-        """Those of ``kept`` that must not be called again."""
+        """The offsets of ``kept`` that must not be called again."""
         self.entry = ledger.entry
         """The last commit when it began."""
         self.excused_below = ledger.excused_below
@@ -205,7 +205,7 @@ class Tenure:
         self.abandoned: set[int] = set()
         """Offsets whose call was abandoned."""
         self.dropped: set[int] = set()
-        """Those in ``final`` that may be called once more instead of being dropped."""
+        """The offsets in ``final`` that may be called once more instead of being dropped."""
         self.attempts: dict[int, int] = {}
         self.deaths: dict[int, int] = {}
         """How often a slot's process died with this record alone in progress."""

@@ -131,4 +131,4 @@ class SimulatedParking(Observer):
             for each in ledger.records.values()
         )
         if not any(each.first is record for each in copies):
-            history.violate(f"{tenure.name}@{message.offset()} has no copy, and ends as parked")
+            history.violate(f"{tenure.name}@{message.offset()} ends as parked but has no copy")

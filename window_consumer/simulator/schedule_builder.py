@@ -316,7 +316,7 @@ def _climbing(rng: Random, plan: SchedulePlan) -> SchedulePlan:
         partitions=rng.randint(1, 2),
         copy_limit=100_000,
         on_no_offset="earliest",
-        # Shorter than what looks like a frozen process.
+        # Too short to look like a frozen process.
         waits_s=(0.02, 0.2, 1.0),
         pace_s=rng.choice((0.0005, 0.003, 0.02)),
         actions=tuple(actions),

@@ -100,7 +100,7 @@ class Simulation:
         elif chance < 0.5:
             self._acks()
         elif chance < 0.52 and "evict" in self.plan.actions and not self.fault_plan.calm:
-            self.history.record(f"{member} is thrown out while it waits")
+            self.history.record(f"{member} is evicted while it waits")
             self.broker.evict(member.source)
 
     def settle(self) -> None:
@@ -188,7 +188,7 @@ class Simulation:
             return
         member = self._anybody()
         if member is not None:
-            self.history.record(f"{member} is thrown out of the group")
+            self.history.record(f"{member} is evicted from the group")
             self.broker.evict(member.source)
 
     def _kill(self) -> None:

@@ -39,7 +39,7 @@ class PipelinePlan:
     spark: Mapping[str, str] = _NOTHING
     """Spark's properties."""
     mask: MaskRules = field(factory=MaskRules)
-    """What must not be kept of dead letters."""
+    """The parts of dead letters that must not be kept."""
     batch_records: int = 2_000
     """The most Kafka records in one batch; each holds thousands of events."""
     fail_on_data_loss: bool = True

@@ -78,7 +78,7 @@ class OpenTransactions:
 
 
 class Watched(Protocol):
-    """What the thread checks."""
+    """The object that the thread checks."""
 
     def check(self) -> None:
         """Check; called several times a second."""

@@ -1,4 +1,4 @@
-"""When a partition is committed, and what: offset and finished ranges from one snapshot."""
+"""When and with what a partition is committed: offset and finished ranges from one snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIGHT_SHARE = 0.75
 
 
 class CommitState:
-    """What is and what should be committed for one assignment. Owner: poll thread."""
+    """The present and the next commit of one assignment. Owner: poll thread."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class CommitState:
         return 0 if self._in_flight is None else len(self._in_flight.metadata)
 
     def acknowledge_start(self, next_offset: int, text: str, *, shows_use: bool) -> None:
-        """Record what was committed before this assignment, so that it is not sent again."""
+        """Record the commit before this assignment, so that it is not sent again."""
         self.shows_use = shows_use
         self._acked = self._known = Commit(self._name, next_offset, text)
 

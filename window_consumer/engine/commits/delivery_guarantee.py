@@ -107,7 +107,7 @@ class DeliveryGuarantee(ABC):
         return slices
 
     def revoking(self, partition: Partition) -> None:
-        """Discard what waits to start: the partition is about to be released."""
+        """Discard records that wait to start: the partition is about to be released."""
         partition.ordering.clear()
 
     def released(self, partition: Partition) -> None:  # noqa: B027 - most keep nothing of it

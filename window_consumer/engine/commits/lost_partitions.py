@@ -37,7 +37,7 @@ class PartitionOutcomes:
     until: float
 
     def beyond(self, next_offset: int) -> tuple[range, ...]:
-        """Return what had finished at or beyond an offset."""
+        """Return the finished ranges at or beyond an offset."""
         return tuple(range(*each) for each in without(self.finished, ((0, next_offset),)))
 
 
@@ -50,7 +50,7 @@ class LostPartition(Protocol):
     kept: PartitionOutcomes | None
 
     def finished_ranges(self) -> Iterator[range]:
-        """Yield what is finished beyond the window's next offset."""
+        """Yield the finished ranges beyond the window's next offset."""
 
 
 class KeptOutcomes:

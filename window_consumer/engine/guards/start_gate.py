@@ -141,7 +141,7 @@ class StartGate:
             self.take_back(now)
 
     def take_back(self, now: float) -> None:
-        """Take back what has not started."""
+        """Take back the records that have not started."""
         self._dispatcher.release_all_gathered()
         for slice_ in list(self._dispatcher.out):
             partition = slice_.partition

@@ -23,7 +23,7 @@ from window_consumer.model.record import Message
 class RecordOutcomes:
     """Records, counts and reports the outcomes of records. Owner: poll thread.
 
-    Every record or call ends here, except in slices of which all records are done.
+    Every record or call ends here, except in slices whose records are all done.
     """
 
     def __init__(self, retry_queue: RetryQueue, dispatcher: Dispatcher, counters: Counters):

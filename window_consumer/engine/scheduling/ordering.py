@@ -42,7 +42,7 @@ class Ordering(ABC):
 
     @property
     def plain(self) -> Ordering:
-        """The ordering itself, without what is around it."""
+        """The innermost ordering, without those around it."""
         return self
 
     @property

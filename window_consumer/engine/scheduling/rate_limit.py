@@ -96,7 +96,7 @@ class TokenBucket:
 
 
 class RateLimits:
-    """The buckets of one worker, and what waits for them. Owner: poll thread."""
+    """The buckets of one worker, and the records that wait for them. Owner: poll thread."""
 
     bucket_type = TokenBucket
 
@@ -116,7 +116,7 @@ class RateLimits:
     # ---- time
 
     def refill(self, now: float) -> list[Partition]:
-        """Update what slots have taken; return the partitions that may proceed."""
+        """Update which records slots have taken; return the partitions that may proceed."""
         self.now, self.next_at = now, inf
         for slice_ in list(self._waiting_slices):
             self._take_claimed(slice_, slice_.messages, slice_.claimed())

@@ -30,7 +30,7 @@ class UnreadableRule(TurnRule):
     """Lets unreadable records leave. Owner: poll thread."""
 
     end: WhenSpent
-    """What happens to them."""
+    """The end of the ladder for unreadable records."""
 
     def turns(
         self, partition: Partition, messages: Sequence[Message], now: float, wall_ms: float

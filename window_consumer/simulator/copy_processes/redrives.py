@@ -101,7 +101,7 @@ class Redrives:
         if self._history.trace is not None:
             restart = ", from the first" if request.restart else ""
             self._history.record(
-                f"{run} puts back what lies in {run.topic}: {request.what}{restart}"
+                f"{run} puts dead letters of {run.topic} back: {request.what}{restart}"
             )
         self._at_work.append(request)
         progress = self._process.outcome(run, partial(self._put_back, run))

@@ -182,7 +182,9 @@ class AuditWatch:
         records = self._history.ledger(log).records
         for offset in (o for start, stop in count.offsets for o in range(start, stop)):
             if offset in records and not records[offset].excused:
-                self._history.violate(f"audit: {place}@{offset} is counted as gone, and is there")
+                self._history.violate(
+                    f"audit: {place}@{offset} is counted as gone but is still there"
+                )
 
     def _check(
         self,
@@ -201,13 +203,13 @@ class AuditWatch:
             counted = sums.get((place, tier), Sum())
             what = f"audit: {place}: {counted.count} {tier} counted"
             if not len(certain) <= counted.count <= len(certain) + perhaps:
-                self._history.violate(f"{what}, they were {len(certain)} (and {perhaps} gone)")
+                self._history.violate(f"{what}, but there were {len(certain)} (and {perhaps} gone)")
             elif not perhaps:
                 size = sum(fate.size for fate in certain)
                 hashes = [fate.hash for fate in certain]
                 checksums = signed64(reduce(xor, hashes, 0)), signed64(sum(hashes))
                 if (counted.bytes, counted.checksums) != (size, checksums):
-                    self._history.violate(f"{what}, but others than those that were")
+                    self._history.violate(f"{what}, but not the right ones")
 
     def _gone(self, place: TopicPartition) -> set[int]:
         """Return the offsets that the log has lost: a second run may never have received them."""

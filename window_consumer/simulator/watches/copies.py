@@ -115,12 +115,12 @@ class CopyWatch:
         if reason == b"CRASHED":
             if not (history.has_crashed(record) or _has_killed(tenure, offset)):
                 history.violate(
-                    f"{name}@{offset} leaves as crashed, although the process ended on it only"
+                    f"{name}@{offset} leaves as crashed although the process ended on it only"
                     f" {record.named_ends} times, and that of its slot {tenure.deaths.get(offset)}"
                 )
         elif reason == b"PARKED":
             if name.topic in history.retry_levels:
-                history.violate(f"{name}@{offset} is parked although nobody asked for it")
+                history.violate(f"{name}@{offset} is parked although no rule asked for it")
         elif reason == b"FOLLOWS":
             if not self._call_watch.parking.may_follow(record, dict(copy.headers)):
                 history.violate(f"{name}@{offset} follows a head that is not dead")

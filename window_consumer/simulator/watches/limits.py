@@ -30,7 +30,7 @@ def check_bounds(history: SimulationHistory, member: Member) -> None:
     allowed = rules.window_bytes + member.largest_batch * (len(engine.partitions) + 2)
     allowed += _results(history, member)
     if used > allowed:
-        history.violate(f"{member} holds {used} bytes, allowed are {rules.window_bytes}")
+        history.violate(f"{member} holds {used} bytes, the limit is {rules.window_bytes}")
     out = len(engine.dispatcher.out)
     if out > rules.slots * SLICES_PER_SLOT:
         history.violate(f"{member} has {out} slices out for {rules.slots} slots")
@@ -62,7 +62,7 @@ def check_start(history: SimulationHistory, member: Member, slice_: Slice) -> No
     held, allowed = engine.output.bytes, engine.rules.window_bytes * RESULTS_SHARE
     if held > allowed:
         history.violate(
-            f"{member} starts more calls with {held} bytes of results, allowed are {allowed:g}"
+            f"{member} starts more calls with {held} bytes of results, the limit is {allowed:g}"
         )
 
 
@@ -70,7 +70,7 @@ def _results(history: SimulationHistory, member: Member) -> int:
     """Return how many bytes of results are held."""
     output = member.engine.output
     if output.bytes < 0:
-        history.violate(f"{member} let go of results twice")
+        history.violate(f"{member} released results twice")
     if not 0 <= output.unacked <= MAX_UNACKED_RESULTS:
         history.violate(f"{member} counts {output.unacked} results without an answer")
     return output.bytes
@@ -85,4 +85,4 @@ def _check_partition(history: SimulationHistory, member: Member, partition: Part
     if any(len(cell.states) > rules.cell_records for cell in cells):
         history.violate(f"{place} has a cell with more than {rules.cell_records} records")
     if partition.bytes < 0 or partition.slices < 0:
-        history.violate(f"{place} let go of something twice")
+        history.violate(f"{place} released something twice")

@@ -54,6 +54,6 @@ class Outages:
         left.add((tenure, offset))
         if len(left) > MOST:
             self._history.violate(
-                f"{len(left)} records left {tenure.member} while no call returned, allowed are"
+                f"{len(left)} records left {tenure.member} while no call returned, the limit is"
                 f" {MOST}"
             )

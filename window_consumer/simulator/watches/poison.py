@@ -69,7 +69,7 @@ class PoisonWatch:
             if not tenure.current:
                 del self._spent[tenure, offset]
             elif tenure.member is member and self._is_late(member, *since):
-                self._history.violate(f"{tenure.name}@{offset} always fails, and does not leave")
+                self._history.violate(f"{tenure.name}@{offset} always fails but does not leave")
 
     @staticmethod
     def _is_waiting(member: Member) -> bool:

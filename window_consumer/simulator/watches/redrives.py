@@ -142,7 +142,7 @@ class RedriveWatch:
         """Record a process's start; it has read ``resolved`` from the memory topic."""
         for letter in self._all(run.topic):
             if letter.remembered and letter.position not in resolved:
-                self._violate(f"{letter.position} was resolved, and {run} finds it open")
+                self._violate(f"{letter.position} was resolved, but {run} finds it open")
         if not run.restart:
             run.resolved = {each for each in self._all(run.topic) if each.remembered}
         if any(each.topic == run.topic for each in self._at_work):

@@ -133,7 +133,7 @@ class ReplayWatch:
             return
         process.sent[id(copy)] = (copy, record)
         if process.matches is not None and not process.matches(record.message):
-            self._violate(f"{process} copies {_place(record)}, which nobody has asked for")
+            self._violate(f"{process} copies {_place(record)}, which was not requested")
         for text in _wrong(record, copy, process, self._partitions(copy.topic)):
             self._violate(f"{process} copies {_place(record)} as another record: {text}")
 
@@ -189,7 +189,7 @@ class ReplayWatch:
         if is_over is None:
             self._runs[process.run].may_repeat += process.batch_records
         elif is_over and self._unfinished.get(process.group) == process.run:
-            self._violate(f"{process} ends, and its run is not over")
+            self._violate(f"{process} ends, but its run is not over")
 
     def _open(self, process: WatchedReplay) -> Iterator[KnownRecord]:
         """Yield the records of a run that are in the log and not copied."""

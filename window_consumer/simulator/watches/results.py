@@ -145,7 +145,7 @@ class ResultWatch:
         for index in range(len(returned.results)):
             partition, offset = returned.places[index]
             if offset <= latest.get(partition, -1):
-                self._history.violate(f"{what} lie in another order: {returned.places}")
+                self._history.violate(f"{what} are in another order: {returned.places}")
             latest[partition] = offset
 
     def check_results(self) -> None:
@@ -159,5 +159,5 @@ class ResultWatch:
             name, offset = returned.call.tenure.name, returned.call.offset
             if any(result.value not in there for result in returned.results):
                 self._history.violate(
-                    f"{name}@{offset} is finished, not all of its results lie there"
+                    f"{name}@{offset} is finished, but not all of its results are there"
                 )

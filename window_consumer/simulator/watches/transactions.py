@@ -59,8 +59,8 @@ class TransactionWatch:
         if record is None or record.excused or is_gone:
             return  # the log was cut or recreated
         if offset in ledger.durable:
-            history.violate(f"{place}: it has an output, and had finished and was committed")
+            history.violate(f"{place}: it has an output although it had finished and was committed")
         note = notes.get(tenure.name)
         is_latest = history.latest(member, tenure.name) is tenure
         if note is None or not is_latest or not covers(note, offset):
-            history.violate(f"{place}: its output is committed, and it is not")
+            history.violate(f"{place}: its output is committed, but it is not")

@@ -109,7 +109,7 @@ def next_chunk(left: Spans, records: int) -> dict[int, Span]:
 
 
 def without(left: Spans, ends: Mapping[int, int]) -> dict[int, Span]:
-    """Return what remains when all below ``ends`` (exclusive, by partition) is done."""
+    """Return the rest of the range once all below ``ends`` (exclusive, by partition) is done."""
     rest = {
         partition: Span(max(span.first, ends.get(partition, span.first)), span.end)
         for partition, span in left.items()
