@@ -7,7 +7,8 @@ from typing import Any
 from tests.engine.driver import Driven
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.retry.output import Production
-from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
+from window_consumer.engine.scheduling.slice_results import RecordsReturned
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.produce import Produce
 

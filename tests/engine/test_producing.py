@@ -10,7 +10,7 @@ from tests.golden_texts import Golden
 from window_consumer.engine.decisions import Assigned
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.retry.output import COPIES_HELD, MAX_UNACKED_RESULTS, RECORD_BYTES
-from window_consumer.engine.scheduling.slices import RecordsReturned
+from window_consumer.engine.scheduling.slice_results import RecordsReturned
 from window_consumer.model.errors import ResultRefusedError
 from window_consumer.model.headers import Reason
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator, Iterator
 from random import Random
 from typing import Any
 
-from window_consumer.engine.scheduling.slices import Deviations, Slice
+from window_consumer.engine.scheduling.slice_results import Deviations
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.record import Message
 from window_consumer.simulator.log_history import SimulatedCall

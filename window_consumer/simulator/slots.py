@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 
 from window_consumer.engine.guards.stuck_calls import Ending, Stalled
 from window_consumer.engine.scheduling.lanes import Lane
-from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
+from window_consumer.engine.scheduling.slice_results import RecordsReturned
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import Skip, StalledError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.record import Message

@@ -14,7 +14,8 @@ from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.retry.record_state import RecordState
 from window_consumer.engine.retry.turn_decisions import TurnDecisions
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
+from window_consumer.engine.scheduling.slice_results import RecordsReturned
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome

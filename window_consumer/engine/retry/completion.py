@@ -15,7 +15,8 @@ from window_consumer.engine.retry.requeue import call_behind, put_back
 from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
-from window_consumer.engine.scheduling.slices import Slice, SliceResults
+from window_consumer.engine.scheduling.slice_results import SliceResults
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import HoldCalls
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome

@@ -23,7 +23,8 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import PUBLISH_BACKOFF, Jitter
 from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
 from window_consumer.engine.scheduling.lanes import Lane, LaneHold
-from window_consumer.engine.scheduling.slices import RecordsReturned, Slice
+from window_consumer.engine.scheduling.slice_results import RecordsReturned
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import PublishFailedError, ResultRefusedError
 from window_consumer.model.fault import Failure, Fault, fingerprint
 from window_consumer.model.produce import Produce

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.queue import RetryQueue
 from window_consumer.engine.scheduling.lanes import Lane
-from window_consumer.engine.scheduling.slices import Slice, SliceResults
+from window_consumer.engine.scheduling.slice_results import SliceResults
+from window_consumer.engine.scheduling.slices import Slice
 
 
 def put_back(

@@ -19,19 +19,13 @@ A slice is the only object that two threads touch. These rules make it safe with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import repeat
-from operator import is_, itemgetter, length_hint
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import length_hint
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
-from attrs import define, field, frozen
+from typing import TYPE_CHECKING, Protocol
 
 from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold, LaneOf
-from window_consumer.model.errors import Skip
-from window_consumer.model.fault import Failure
-from window_consumer.model.outcome import Outcome
-from window_consumer.model.produce import Produce
+from window_consumer.engine.scheduling.slice_results import Deviations, SliceResults
 from window_consumer.model.record import Call, Message
 
 if TYPE_CHECKING:
@@ -39,21 +33,8 @@ if TYPE_CHECKING:
     from window_consumer.engine.retry.failed_record import FailedRecord
     from window_consumer.engine.scheduling.record_queue import RecordRun
 
-T = TypeVar("T")
-
 NONE_FAILED: Mapping[int, FailedRecord] = MappingProxyType({})
 """For slices of records that are called for the first time."""
-
-
-@frozen(eq=False)
-class RecordsReturned:
-    """A call that returned records to produce; its own records stay open until these are acked."""
-
-    messages: Sequence[Message]
-    """One record, or those of a batch."""
-    results: Sequence[Produce]
-    handler: str = ""
-    """The name of the handler that was called; empty if the worker has only one."""
 
 
 class Claims(Protocol):
@@ -64,23 +45,6 @@ class Claims(Protocol):
 
     def take_back(self) -> list[Message]:
         """Take all unclaimed records; results of all claimed ones but the last are recorded."""
-
-
-@define
-class Deviations:
-    """The records of a slice whose handler did more than just return."""
-
-    failed: list[tuple[Message, Failure]] = field(factory=list)
-    held: list[Message] = field(factory=list)
-    """Claimed but not started, because an earlier record of the same lane failed."""
-    skipped: list[tuple[Message, Outcome]] = field(factory=list)
-    """Finished without having been handled, and how they ended."""
-    returned: list[RecordsReturned] = field(factory=list)
-    """Calls with results to produce; the later records of their lanes were held."""
-
-    def skip(self, message: Message, error: Skip) -> None:
-        """Record that a record is finished without having been handled."""
-        self.skipped.append((message, error.outcome))
 
 
 class Work(Protocol):
@@ -253,61 +217,7 @@ class Slice:
 
         Records at the indices ``but`` are left out.
         """
-        noted = self.deviations or Deviations()
-        failed = [
-            (index, failure)
-            for index, (_, failure) in self._places(noted.failed, itemgetter(0))
-            if index not in but
-        ]
-        held = [index for index, _ in self._places(noted.held, _itself) if index not in but]
-        skipped = {
-            index: outcome
-            for index, (_, outcome) in self._places(noted.skipped, itemgetter(0))
-            if index not in but
-        }
-        returned = self._returned(noted.returned)
-        others = [*but, *held, *skipped, *(index for index, _ in failed)]
-        others += [index for indices, _ in returned for index in indices]
-        done: list[tuple[Sequence[int], list[Message]]] = []
-        start = 0
-        for index in sorted([*others, len(self.messages)]):
-            if index > start:
-                done.append((self.seqs[start:index], self.messages[start:index]))
-            start = index + 1
-        return SliceResults(done, failed, held, skipped, returned)
-
-    def _returned(
-        self, noted: Sequence[RecordsReturned]
-    ) -> list[tuple[list[int], RecordsReturned]]:
-        """Return the calls with results to produce, with the indices of their records."""
-        if not noted:
-            return []
-        # By identity, as above; several calls for one batch come in any order.
-        places = {id(message): index for index, message in enumerate(self.messages)}
-        found = []
-        for call in noted:
-            indices = [places[id(each)] for each in call.messages if id(each) in places]
-            if indices:
-                found.append((indices, call))
-        return found
-
-    def _places(
-        self, noted: Sequence[T], message_of: Callable[[T], Message]
-    ) -> Iterator[tuple[int, T]]:
-        """Yield each recorded item with the index of its record, in the order of claiming.
-
-        Records that are no longer in the slice were completed when the rest was taken back.
-        """
-        # One pass through the slice, in C, by identity: comparing messages is slow.
-        rest = iter(self.messages)
-        for each in noted:
-            message = message_of(each)
-            if not any(map(is_, rest, repeat(message))):
-                rest = iter(self.messages)  # calls for parts of a batch may come in any order
-                if not any(map(is_, rest, repeat(message))):
-                    rest = iter(self.messages)
-                    continue
-            yield len(self.messages) - length_hint(rest) - 1, each
+        return SliceResults.of(self.messages, self.seqs, self.deviations or Deviations(), but)
 
     def split(self) -> tuple[Slice, list[Message], Sequence[int]]:
         """Keep only the record that may be running, and those held back before it.
@@ -338,21 +248,3 @@ class Slice:
         self.bytes = sum(map(len, self.messages))
         self.settled += len(past_messages)
         return over_slice, unclaimed, seqs[claimed:]
-
-
-@frozen
-class SliceResults:
-    """The results of a slice's records, by their index in the slice."""
-
-    done: list[tuple[Sequence[int], list[Message]]]
-    """Records whose handler returned, with their sequence numbers."""
-    failed: list[tuple[int, Failure]]
-    held: list[int]
-    skipped: Mapping[int, Outcome]
-    """Records that no handler handled, and how they ended."""
-    returned: list[tuple[list[int], RecordsReturned]] = field(factory=list)
-    """The indices of a call's records, and its results to produce."""
-
-
-def _itself(message: Message) -> Message:
-    return message

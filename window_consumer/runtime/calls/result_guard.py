@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from typing import Any
 
-from window_consumer.engine.scheduling.slices import RecordsReturned, Work
+from window_consumer.engine.scheduling.slice_results import RecordsReturned
+from window_consumer.engine.scheduling.slices import Work
 from window_consumer.model.produce import results_of
 from window_consumer.model.record import Call, Message, Record
 from window_consumer.runtime.calls.steps import COROUTINE, Called

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from window_consumer.engine.scheduling.lanes import LaneOf
-from window_consumer.engine.scheduling.slices import Deviations
+from window_consumer.engine.scheduling.slice_results import Deviations
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce

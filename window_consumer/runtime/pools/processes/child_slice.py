@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from window_consumer.engine.scheduling.lanes import LaneOf
-from window_consumer.engine.scheduling.slices import Deviations
+from window_consumer.engine.scheduling.slice_results import Deviations
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message

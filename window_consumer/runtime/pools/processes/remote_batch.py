@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from window_consumer.engine.scheduling.slices import RecordsReturned
+from window_consumer.engine.scheduling.slice_results import RecordsReturned
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 from window_consumer.runtime.pools.processes.child_batch import BatchReport

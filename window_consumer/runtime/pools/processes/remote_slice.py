@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from window_consumer.engine.scheduling.slices import Deviations, RecordsReturned, Slice
+from window_consumer.engine.scheduling.slice_results import Deviations, RecordsReturned
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Call, Message
 from window_consumer.runtime.calls.coroutine_calls import INTERRUPTED, Interrupted
