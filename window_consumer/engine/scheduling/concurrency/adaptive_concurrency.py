@@ -29,9 +29,11 @@ decision 20 has the measurements behind this choice.
 from __future__ import annotations
 
 from enum import StrEnum
-from math import log, sqrt
+from math import log
 
-from attrs import define, frozen
+from attrs import frozen
+
+from window_consumer.engine.scheduling.concurrency.stretch import SURE, Measured, Stretch
 
 FIRST = 10
 """The initial limit: enough for some concurrency, too low for a burst at startup."""
@@ -57,29 +59,8 @@ REST_S = 2.0
 """How long a limit stays when neither more nor fewer slots were better; a trial costs some
 throughput."""
 
-STRETCH_S = 0.1
-FINE_STRETCH_S = 0.25
-"""The shortest stretch; the second value is for small steps: other processes take the processor for
-tens of milliseconds."""
-
-STRETCH_CALLS = 2.0
-"""The shortest stretch in slice durations: a shorter one would miss slow slices."""
-
-EVEN = 0.3
-"""Below this spread, slices that began together end together."""
-
 SETTLE_CALLS = 1.0
 """How many slice durations after a change of the limit a stretch begins."""
-
-STRETCH_SLICES = 20
-"""The fewest slices in a stretch."""
-
-DEADLINE_S = 1.0
-DEADLINE_CALLS = 10.0
-"""The longest stretch, in seconds and in slice durations, while its result is uncertain."""
-
-SURE = 6.0
-"""A result is certain if the step is this many times the standard error of the mean."""
 
 FED = 0.75
 """If less than this share of the slots is in use, a stretch shows nothing about a limit."""
@@ -115,72 +96,6 @@ class LimitNews:
     cause: LimitCause
 
 
-@frozen
-class Measured:
-    """The measurements of a stretch under one limit."""
-
-    slots: float
-    """The mean number of busy slots."""
-    records_per_s: float
-    """Records whose handler returned, per second."""
-    slice_s: float
-    """The mean duration of a slice."""
-    record_s: float
-    """The mean duration of a slice for each of its records."""
-    call_s: float
-    """The mean duration of a record without waiting for a slot."""
-
-
-@define
-class _Stretch:
-    """Sums over the slices of a stretch."""
-
-    limit: int
-    began: float
-    """When the limit was set: slices dispatched earlier do not show durations under it."""
-    since: float
-    """Before this, most completed slices were dispatched under another limit."""
-    slices: int = 0
-    records: int = 0
-    done: int = 0
-    out: int = 0
-    busy: int = 0
-    called_s: float = 0.0
-    own: int = 0
-    """Slices dispatched under this limit; ``seconds`` and ``squares`` sum their durations."""
-    seconds: float = 0.0
-    squares: float = 0.0
-
-    @property
-    def mean_s(self) -> float:
-        return self.seconds / self.own
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation of a slice's duration, as a share of the mean."""
-        mean = self.mean_s
-        return sqrt(max(0.0, self.squares / self.own - mean * mean)) / mean
-
-    @property
-    def error(self) -> float:
-        """The standard error of the mean, as a share of it."""
-        return self.spread / sqrt(self.own)
-
-    def measured(self, now: float) -> Measured:
-        records = self.done / self.slices
-        if self.spread < EVEN:
-            slices_per_s = self.out / self.slices / self.mean_s
-        else:
-            slices_per_s = self.slices / (now - self.since)
-        return Measured(
-            slots=self.busy / self.slices,
-            records_per_s=records * slices_per_s,
-            slice_s=self.mean_s,
-            record_s=self.mean_s * self.slices / self.records,
-            call_s=self.called_s / self.records,
-        )
-
-
 class AdaptiveConcurrency:
     """Finds the number of slots that may be busy. Owner: poll thread."""
 
@@ -213,7 +128,7 @@ class AdaptiveConcurrency:
         self._in_a_row = 0
         """How many limits were kept in a row."""
         self._rests_until = 0.0
-        self._stretch: _Stretch | None = None
+        self._stretch: Stretch | None = None
         self._out = 0
         """How many slices were in progress at the last check. Slices that have ended since then
         count until others replace them."""
@@ -255,7 +170,7 @@ class AdaptiveConcurrency:
             # behind a long call there are none.
             self._give_up(now)
             return None
-        if not self._is_over(stretch, now):
+        if not stretch.is_over(now, self._factor, coarse=self._factor >= STEPS[0]):
             return None
         measured = stretch.measured(now)
         self._took_s = measured.slice_s
@@ -276,20 +191,7 @@ class AdaptiveConcurrency:
         before, settle_s = self._stretch, 0.0
         if before is None or before.limit != limit:
             settle_s = SETTLE_CALLS * self._took_s
-        self._stretch = _Stretch(limit, now, now + settle_s)
-
-    def _is_over(self, stretch: _Stretch, now: float) -> bool:
-        lasted_s = now - stretch.since
-        shortest_s = STRETCH_S if self._factor >= STEPS[0] else FINE_STRETCH_S
-        if lasted_s < shortest_s or not stretch.done:
-            return False
-        if min(stretch.own, stretch.slices) < STRETCH_SLICES:
-            return False
-        if lasted_s < STRETCH_CALLS * stretch.called_s / stretch.slices:
-            return False
-        if lasted_s >= max(DEADLINE_S, DEADLINE_CALLS * stretch.called_s / stretch.slices):
-            return True
-        return stretch.error * SURE <= abs(self._factor - 1.0)
+        self._stretch = Stretch(limit, now, now + settle_s)
 
     # ---- conclusions
 
