@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from queue import Empty, SimpleQueue
 from random import Random
-from typing import Any
 
 import attrs
 
 from window_consumer.engine.decisions import Outlived
 from window_consumer.engine.observer import Observer, Observers
-from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.copy_record import CopyOrigin, Target
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
-from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
@@ -37,7 +32,8 @@ from window_consumer.runtime.partitions.start_offsets import CommittedStartOffse
 from window_consumer.runtime.poll_loop import PollLoop, PollLoopParts
 from window_consumer.runtime.worker_log import WorkerLog
 from window_consumer.runtime.writing.outlet import Outlet, SeparateWrites
-from window_consumer.runtime.writing.publisher import AckedCopies, Published, Publisher, ResultAck
+from window_consumer.runtime.writing.publisher import Publisher
+from window_consumer.simulator.completions import Completions
 from window_consumer.simulator.fake_processes import FakeProcesses
 from window_consumer.simulator.parking import SimulatedParking
 from window_consumer.simulator.schedule import GROUP, copy_topic
@@ -81,62 +77,6 @@ class MemberListener(WorkerLog):
         self._history.record(f"{self._member} warns ({event}): {text}")
 
 
-class Completions(SimpleQueue[Any]):
-    """A completions queue on which waiting lets the simulation continue."""
-
-    def __init__(self, member: SimulatedMember, wait: Callable[[float], None]):
-        self._member = member
-        self._wait = wait
-        self._items: deque[Any] = deque()
-        self._before: tuple[object, ...] | None = None
-
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
-        """Add an item, or one for each record of several."""
-        if isinstance(item, AckedCopies):
-            self._items.extend(Published(failed, None) for failed in item.take())
-        else:
-            self._items.append(item)
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
-        """Return the next item; let time pass where a real queue would block."""
-        if not self._items and timeout:
-            self._check_late()
-            self._wait(timeout)
-        return self.get_nowait()
-
-    def get_nowait(self) -> Any:
-        """Return the next item."""
-        self._check_late()
-        if not self._items:
-            raise Empty
-        item = self._items.popleft()
-        partition = _partition_of(item)
-        if partition is not None:
-            given_up = item in self._member.engine.dispatcher.abandoned
-            if given_up or self._member.engine.partitions.get(partition.name) is not partition:
-                self._before = self._member.impression()
-        return item
-
-    def empty(self) -> bool:
-        """Return whether the queue is empty."""
-        return not self._items
-
-    def _check_late(self) -> None:
-        """Check the last item's effect: it was processed if the next one is requested."""
-        if self._before is not None and self._before != self._member.impression():
-            self._member.scene.history.violate(f"{self._member}: a late result changed something")
-        self._before = None
-
-
-def _partition_of(item: object) -> Partition | None:
-    """Return the assignment that a report is about; None if it is about none."""
-    if isinstance(item, Slice):
-        return item.partition
-    if isinstance(item, Published):
-        return item.failed.partition
-    return item.production.partition if isinstance(item, ResultAck) else None
-
-
 class WatchedStartOffsets(CommittedStartOffsets):
     """Finds where a member's partitions begin; reports to the history those that begin again."""
 
@@ -165,7 +105,6 @@ class SimulatedMember:
         self.on_stack = False
         """It is waiting now and cannot take another turn."""
         self.source = WatchedSource(scene)
-        self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
         self.sink = (
             SimulatedTransactions(scene, lambda timeout_s: wait(self, timeout_s))
             if plan.is_transactional
@@ -178,6 +117,9 @@ class SimulatedMember:
         """The retry topics that it reads, or has read."""
         self.engine = scene.subject.make_engine(
             self.rules, scene.rng.random, self.retry_levels, self._copy_of
+        )
+        self.completions = Completions(
+            name, self.engine, scene.history, lambda timeout_s: wait(self, timeout_s)
         )
         listeners: list[Observer] = []
         if scene.subject.make_audit is not None:
@@ -321,26 +263,6 @@ class SimulatedMember:
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = f"{error!r} in {place.name}, line {place.lineno} of {place.filename}"
         self.scene.history.violate(f"{self}: a listener raises {text}")
-
-    def impression(self) -> tuple[object, ...]:
-        """Return the state that a late result must not change.
-
-        Copies that have become due in the meantime may enter the window.
-        """
-        counted = attrs.asdict(self.engine.counters)
-        del counted["late"]
-        return (
-            *counted.values(),
-            *(
-                (
-                    each.window.open + each.buffered,
-                    each.window.next_offset,
-                    each.commit.changed,
-                    each.bytes,
-                )
-                for each in self.engine.partitions.values()
-            ),
-        )
 
     def _copy_of(self, failed: FailedRecord, wall_offset_ms: float) -> Copy:
         if failed.forward is not None:
