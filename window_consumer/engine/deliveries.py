@@ -1,4 +1,4 @@
-"""Checks of a Source's deliveries: the partition of its records, and the holes between them.
+"""A Source's deliveries: their checks, the holes between them, and those that have to wait.
 
 The Engine's rules hold for records in offset order, of the partition they are delivered for.
 Without this check, a Source that mixes partitions up would let unread offsets be committed.
@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 
 from window_consumer.engine.offsets import after, is_contiguous, runs_of
 from window_consumer.model.errors import RunError
 from window_consumer.model.protocols import Batch
 from window_consumer.model.record import Message
+
+DUE_TOGETHER_S = 0.02
+"""Copies whose due times differ by less start together: one by one, each would cost a slice."""
 
 REMEMBERED_HOLES = 64
 """How many holes are kept for each partition: transactions leave a hole each."""
@@ -65,3 +69,57 @@ class Holes:
             if any((offset := message.offset()) in hole for hole in self._ranges)
         ]
         return range(min(found), after(max(found))) if found else None
+
+
+class DeliveryBuffer(deque[tuple[float, list[Message]]]):
+    """Deliveries that wait until they are due, or for room in the window. Owner: poll thread.
+
+    Each is a time, when its records are due, and the records.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records = 0
+        """How many records wait."""
+
+    def put(self, due: float, messages: list[Message]) -> None:
+        """Add records, which come after all others."""
+        self.append((due, messages))
+        self.records += len(messages)
+
+    def put_copies(self, dues: Sequence[float], messages: list[Message]) -> None:
+        """Add copies, each with its time; those due within a moment wait for the last of them."""
+        start = 0
+        for stop in range(1, len(dues) + 1):
+            if stop == len(dues) or abs(dues[stop] - dues[start]) > DUE_TOGETHER_S:
+                self.put(max(dues[start:stop]), messages[start:stop])
+                start = stop
+
+    def take(self, most: int) -> list[Message]:
+        """Remove up to ``most`` records of the first delivery; return them."""
+        due, messages = self.popleft()
+        if len(messages) > most:
+            self.appendleft((due, messages[most:]))
+            messages = messages[:most]
+        self.records -= len(messages)
+        return messages
+
+    def clear(self) -> None:
+        """Remove all records."""
+        super().clear()
+        self.records = 0
+
+    @property
+    def next_due(self) -> float:
+        """When the first records are due; infinity if none wait."""
+        return self[0][0] if self else inf
+
+    @property
+    def first_offset(self) -> int | None:
+        """The offset of the first record; None if none waits."""
+        return int(self[0][1][0].offset()) if self else None
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last of the records, of which there are some."""
+        return after(int(self[-1][1][-1].offset()))

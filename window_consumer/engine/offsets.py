@@ -8,7 +8,9 @@ delivered, 1 for the second, without holes. This module translates.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 
 def after(offset: int) -> int:
@@ -74,3 +76,47 @@ class DeliveredOffsets:
         if run > 0:
             del self._seqs[:run]
             del self._firsts[:run]
+
+
+class FinishedBefore(deque[range]):
+    """Offsets that earlier assignments finished, in order, until they are delivered again.
+
+    Empty for nearly all partitions, and soon after an assignment. Owner: poll thread.
+    """
+
+    def pieces(self, run: range) -> Iterator[tuple[range, bool]]:
+        """Split delivered offsets into those that were finished (True) and the rest, in order.
+
+        What lies before them is dropped.
+        """
+        start = run.start
+        while start < run.stop:
+            while self and self[0].stop <= start:
+                self.popleft()
+            finished = self[0] if self else range(run.stop, run.stop)
+            was_finished = finished.start <= start
+            stop = min(finished.stop if was_finished else finished.start, run.stop)
+            yield range(start, stop), was_finished
+            start = stop
+
+    def joined_to(self, finished: Iterable[range], next_offset: int) -> Iterator[range]:
+        """Yield finished offsets of the window, then those from ``next_offset`` on; joined.
+
+        Records that an earlier assignment finished count even before they are delivered: a
+        partition may be revoked before its first record arrives.
+        """
+        last: range | None = None
+        for each in chain(finished, self._from(next_offset)):
+            if last is not None and last.stop == each.start:
+                last = range(last.start, each.stop)
+                continue
+            if last is not None:
+                yield last
+            last = each
+        if last is not None:
+            yield last
+
+    def _from(self, next_offset: int) -> Iterator[range]:
+        for each in self:
+            if each.stop > next_offset:
+                yield range(max(each.start, next_offset), each.stop)

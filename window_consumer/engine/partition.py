@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from window_consumer.engine.commits.commit_state import CommitState
-from window_consumer.engine.deliveries import Holes
+from window_consumer.engine.deliveries import DeliveryBuffer, Holes
 from window_consumer.engine.guards.backpressure import MemoryBudget
-from window_consumer.engine.offsets import after, is_contiguous, runs_of
-from window_consumer.engine.partition_state import (
-    STOPS_EVERYTHING,
-    STOPS_INTAKE,
-    STOPS_STARTS,
-    HoldReason,
-    PartitionState,
-)
+from window_consumer.engine.offsets import FinishedBefore, after, is_contiguous, runs_of
+from window_consumer.engine.partition_state import HoldReason, PartitionPermissions, PartitionState
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.scheduling.ordering import Ordering
 from window_consumer.engine.scheduling.record_queue import RecordRun
@@ -32,11 +24,8 @@ if TYPE_CHECKING:
 FindStrays = Callable[["Partition", RecordRun], Collection[int]]
 """Takes over the strays of a run and returns their sequence numbers; normally there are none."""
 
-DUE_TOGETHER_S = 0.02
-"""Copies whose due times differ by less start together: one by one, each would cost a slice."""
 
-
-class Partition:
+class Partition(PartitionPermissions):
     """Everything about one partition from its assignment (an epoch) until it is released.
 
     Owner: poll thread.
@@ -44,9 +33,6 @@ class Partition:
 
     find_strays: FindStrays | None = None
     """Finds copies that belong to another partition, see ``lane_ownership``; None if none can."""
-
-    starts_while_revoked = False
-    """Records left in its ordering start while it is being revoked."""
     topic_id: str | None = None
     """The topic's id, which its copies carry; None if the cluster does not report it."""
     kept: PartitionOutcomes | None = None
@@ -67,6 +53,7 @@ class Partition:
         retry_level: RetryTopicLevel,
         finished_before: Sequence[range] = (),
     ):
+        super().__init__()
         self.name = name
         self.retry_level = retry_level
         self.siblings: list[Partition] = []
@@ -87,22 +74,16 @@ class Partition:
         self.bytes = 0
         """Payload of unfinished and buffered records."""
         self._budget = budget
-        self.buffer: deque[tuple[float, list[Message]]] = deque()
-        """Batches that were delivered before they were due or while the window was full: their due
-        times and records."""
-        self.buffered = 0
+        self.buffer = DeliveryBuffer()
+        """What was delivered while the window was full or before it was due."""
         self.slices = 0
         """Slices in progress."""
         self.dispatched_at = float("-inf")
-        self.state = PartitionState.ACTIVE
-        self.holds: frozenset[HoldReason] = frozenset()
-        """Why it is held back; normally empty."""
-        self._derive()
         self.asks_turns = False
         """Rules are asked about each of its records, see ``turn``."""
         self.unreadable: set[int] = set()
         """Offsets of open records whose headers are lost."""
-        self._finished_before = deque(finished_before)
+        self._finished_before = FinishedBefore(finished_before)
 
     @property
     def home(self) -> TopicPartition:
@@ -110,47 +91,14 @@ class Partition:
         return TopicPartition(self.retry_level.source, self.name.partition)
 
     @property
-    def is_suspended(self) -> bool:
-        """It starts nothing at all, not even suspects."""
-        return not self.holds.isdisjoint(STOPS_EVERYTHING)
-
-    def set_hold(self, reason: HoldReason, *, held: bool) -> None:
-        """Set or clear a reason to hold it back."""
-        if held == (reason in self.holds):
-            return
-        self.holds ^= {reason}
-        self._derive()
-
-    def revoke(self) -> None:
-        """Take in and start nothing more: it is about to be released."""
-        self._enter(PartitionState.REVOKING)
-
-    def _enter(self, state: PartitionState) -> None:
-        self.state = self.state.to(state)
-        self._derive()
-
-    def _derive(self) -> None:
-        """Update the flags that follow from state and holds; they are read for each slice."""
-        state, holds = self.state, self.holds
-        self.is_assigned = state is PartitionState.ACTIVE
-        """Its revocation has not begun, and it was not lost."""
-        self.accepts_results = self.is_assigned or state is PartitionState.REVOKING
-        """It has not been released: results for it count."""
-        self.gives_out = self.is_assigned or (self.starts_while_revoked and self.accepts_results)
-        """Its records may go to slots, and come back unstarted."""
-        self.starts_calls = self.gives_out and holds.isdisjoint(STOPS_STARTS)
-        """Its records start by themselves."""
-        self.rests = HoldReason.RESTING in holds
-        """Nothing starts before a commit says that it is in use, see ``resting_partitions``."""
-        self.takes_in = self.is_assigned and holds.isdisjoint(STOPS_INTAKE)
-        """Delivered records go into the window; otherwise they wait in the buffer."""
-        self.is_fetched = HoldReason.BACKPRESSURE not in holds
-        """The client fetches records for it, see ``backpressure``."""
+    def buffered(self) -> int:
+        """How many delivered records wait outside the window."""
+        return self.buffer.records
 
     @property
     def idle(self) -> bool:
         """All delivered records are finished."""
-        return not (self.window.open or self.buffered)
+        return not (self.window.open or self.buffer)
 
     @property
     def first_unfinished(self) -> int | None:
@@ -159,7 +107,7 @@ class Partition:
         if window.open:
             first = next(cell for cell in window.cells if cell.open)
             return window.offsets.offset_of(first.first_open_seq())
-        return _offset(self.buffer[0][1][0]) if self.buffer else None
+        return self.buffer.first_offset
 
     def unseen(self, messages: list[Message]) -> list[Message]:
         """Return the messages not delivered before in this epoch (normally all)."""
@@ -176,9 +124,7 @@ class Partition:
     @property
     def next_delivery(self) -> int:
         """The lowest offset that has not been delivered."""
-        if self.buffer:
-            return after(_offset(self.buffer[-1][1][-1]))
-        return self.window.offsets.next_offset
+        return self.buffer.next_offset if self.buffer else self.window.offsets.next_offset
 
     def record_unreadable(self, offsets: Iterable[int], unseen: Sequence[Message]) -> None:
         """Record which of the incoming records have lost their headers."""
@@ -190,24 +136,15 @@ class Partition:
 
         The rest wait in the buffer. Return how many an earlier assignment had finished.
         """
-        if not self.buffered and self.takes_in and self._fitting(messages) == len(messages):
+        if not self.buffer and self.takes_in and self._fitting(messages) == len(messages):
             return self._admit(messages, size, now)
-        self.buffer.append((now, messages))
-        self.buffered += len(messages)
+        self.buffer.put(now, messages)
         return self._refill(now)
 
     def take_in_later(self, messages: list[Message], now: float, wall_ms: float) -> int:
-        """Take new copies that wait until they are due; return the same count as ``take_in``.
-
-        Copies due within a few milliseconds of each other wait for the last of them.
-        """
+        """Take new copies that wait until they are due; return the same count as ``take_in``."""
         dues = [now + self.retry_level.wait_s(message, wall_ms) for message in messages]
-        start = 0
-        for stop in range(1, len(dues) + 1):
-            if stop == len(dues) or abs(dues[stop] - dues[start]) > DUE_TOGETHER_S:
-                self.buffer.append((max(dues[start:stop]), messages[start:stop]))
-                start = stop
-        self.buffered += len(messages)
+        self.buffer.put_copies(dues, messages)
         return self._refill(now)
 
     def refuse(self, messages: Sequence[Message]) -> None:
@@ -245,7 +182,7 @@ class Partition:
     @property
     def next_due(self) -> float:
         """When the first buffered record is due; infinity if none waits."""
-        return self.buffer[0][0] if self.buffer else float("inf")
+        return self.buffer.next_due
 
     def slide(self, now: float) -> int:
         """Release the complete cells at the window's start and refill the window.
@@ -253,15 +190,16 @@ class Partition:
         Return how many of the records taken in an earlier assignment had finished.
         """
         self.window.slide(now)
-        return self._refill(now) if self.buffered else 0
+        return self._refill(now) if self.buffer else 0
 
     def _refill(self, now: float) -> int:
         earlier = 0
-        while self.buffered and self.takes_in:
-            room = 0 if self.next_due > now else self._fitting(self.buffer[0][1])
+        while self.buffer and self.takes_in:
+            due, first = self.buffer[0]
+            room = 0 if due > now else self._fitting(first)
             if not room:
                 break
-            messages = self._take_from_buffer(room)
+            messages = self.buffer.take(room)
             earlier += self._admit(messages, sum(map(len, messages)), now)
         return earlier
 
@@ -273,14 +211,6 @@ class Partition:
             return bisect_left(messages, reach, hi=room, key=_offset)
         return room
 
-    def _take_from_buffer(self, room: int) -> list[Message]:
-        due, messages = self.buffer.popleft()
-        if len(messages) > room:
-            self.buffer.appendleft((due, messages[room:]))
-            messages = messages[:room]
-        self.buffered -= len(messages)
-        return messages
-
     def _admit(self, messages: list[Message], size: int, now: float) -> int:
         """Take records into the window, which must have room, and let them wait to start."""
         first, last = _offset(messages[0]), _offset(messages[-1])
@@ -291,10 +221,11 @@ class Partition:
         offsets = [_offset(message) for message in messages]
         position = finished = 0
         for run in runs_of(offsets):
-            for piece, outcome in self._pieces(run):
+            for piece, was_finished in self._finished_before.pieces(run):
                 stop = position + len(piece)
+                outcome = Outcome.EARLIER if was_finished else Outcome.OPEN
                 seq = self.window.append(piece, now, outcome)
-                if outcome is Outcome.OPEN:
+                if not was_finished:
                     part = messages[position:stop]
                     self._let_start(RecordRun.of(part, range(seq, seq + len(part))))
                 else:
@@ -328,31 +259,12 @@ class Partition:
         return self.with_earlier(self.window.finished_ranges())
 
     def with_earlier(self, finished: Iterable[range]) -> Iterator[range]:
-        """Yield the window's finished offsets, then those that are not delivered yet, in order.
-
-        Records that an earlier assignment finished count even before they are delivered: a
-        partition may be revoked before its first record arrives.
-        """
-        last: range | None = None
-        for each in chain(finished, self._not_delivered_again()):
-            if last is not None and last.stop == each.start:
-                last = range(last.start, each.stop)
-                continue
-            if last is not None:
-                yield last
-            last = each
-        if last is not None:
-            yield last
-
-    def _not_delivered_again(self) -> Iterator[range]:
-        delivered = self.window.offsets.next_offset
-        for each in self._finished_before:
-            if each.stop > delivered:
-                yield range(max(each.start, delivered), each.stop)
+        """Yield the window's finished offsets, then those that are not delivered yet, in order."""
+        return self._finished_before.joined_to(finished, self.window.offsets.next_offset)
 
     def waiting(self, now: float) -> int:
         """Return roughly how many records could run if nothing held the partition back."""
-        due = self.buffered if self.next_due <= now else 0
+        due = self.buffer.records if self.next_due <= now else 0
         return self.window.open + due
 
     def hold(self, size: int) -> None:
@@ -392,24 +304,6 @@ class Partition:
             sibling.siblings.remove(self)
         self.siblings.clear()
         self.buffer.clear()
-        self.buffered = 0
-
-    def _pieces(self, run: range) -> Iterator[tuple[range, Outcome]]:
-        """Split delivered offsets into those finished before this assignment and the rest."""
-        start = run.start
-        while start < run.stop:
-            while self._finished_before and self._finished_before[0].stop <= start:
-                self._finished_before.popleft()
-            finished = (
-                self._finished_before[0] if self._finished_before else range(run.stop, run.stop)
-            )
-            if finished.start > start:
-                stop = min(finished.start, run.stop)
-                yield range(start, stop), Outcome.OPEN
-            else:
-                stop = min(finished.stop, run.stop)
-                yield range(start, stop), Outcome.EARLIER
-            start = stop
 
 
 def _offset(message: Message) -> int:

@@ -75,3 +75,54 @@ STOPS_STARTS = STOPS_EVERYTHING | {HoldReason.CRASH_SUSPECTS, HoldReason.RESTING
 
 STOPS_INTAKE = frozenset({HoldReason.NOT_OWNER, HoldReason.METADATA_FULL})
 """Delivered records wait in the buffer. A manually paused partition still fills its window."""
+
+
+class PartitionPermissions:
+    """What the state of a partition, and what holds it back, let it do. Owner: poll thread."""
+
+    starts_while_revoked = False
+    """Records left in its ordering start while it is being revoked."""
+
+    def __init__(self) -> None:
+        self.state = PartitionState.ACTIVE
+        self.holds: frozenset[HoldReason] = frozenset()
+        """Why it is held back; normally empty."""
+        self._derive()
+
+    @property
+    def is_suspended(self) -> bool:
+        """It starts nothing at all, not even suspects."""
+        return not self.holds.isdisjoint(STOPS_EVERYTHING)
+
+    def set_hold(self, reason: HoldReason, *, held: bool) -> None:
+        """Set or clear a reason to hold it back."""
+        if held == (reason in self.holds):
+            return
+        self.holds ^= {reason}
+        self._derive()
+
+    def revoke(self) -> None:
+        """Take in and start nothing more: it is about to be released."""
+        self._enter(PartitionState.REVOKING)
+
+    def _enter(self, state: PartitionState) -> None:
+        self.state = self.state.to(state)
+        self._derive()
+
+    def _derive(self) -> None:
+        """Update the flags that follow from state and holds; they are read for each slice."""
+        state, holds = self.state, self.holds
+        self.is_assigned = state is PartitionState.ACTIVE
+        """Its revocation has not begun, and it was not lost."""
+        self.accepts_results = self.is_assigned or state is PartitionState.REVOKING
+        """It has not been released: results for it count."""
+        self.gives_out = self.is_assigned or (self.starts_while_revoked and self.accepts_results)
+        """Its records may go to slots, and come back unstarted."""
+        self.starts_calls = self.gives_out and holds.isdisjoint(STOPS_STARTS)
+        """Its records start by themselves."""
+        self.rests = HoldReason.RESTING in holds
+        """Nothing starts before a commit says that it is in use, see ``resting_partitions``."""
+        self.takes_in = self.is_assigned and holds.isdisjoint(STOPS_INTAKE)
+        """Delivered records go into the window; otherwise they wait in the buffer."""
+        self.is_fetched = HoldReason.BACKPRESSURE not in holds
+        """The client fetches records for it, see ``backpressure``."""

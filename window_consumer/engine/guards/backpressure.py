@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
+from window_consumer.engine.deliveries import DeliveryBuffer
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.engine.window import Window
@@ -39,7 +40,7 @@ class PartitionLoad(Protocol):
     """A partition's use of records and bytes."""
 
     bytes: int
-    buffered: int
+    buffer: DeliveryBuffer
     is_fetched: bool
     window: Window
     retry_level: RetryTopicLevel
@@ -93,7 +94,7 @@ class MemoryBudget:
         """
         if not partition.is_fetched:
             return False
-        if partition.buffered >= self._most_buffered(partition):
+        if partition.buffer.records >= self._most_buffered(partition):
             return True
         return not self.allows(partition, len(partitions)) and (
             self.used > self.limit * (1 + BATCH_SHARE) or self.wanted(partitions)
@@ -105,7 +106,9 @@ class MemoryBudget:
         """Return whether a paused partition has enough room to resume."""
         if partition.is_fetched or HoldReason.METADATA_FULL in partition.holds:
             return False
-        if partition.buffered > (self._most_buffered(partition) / 2 if _waits(partition) else 0):
+        if partition.buffer.records > (
+            self._most_buffered(partition) / 2 if _waits(partition) else 0
+        ):
             return False
         window = partition.window
         return window.room >= RESUME_ROOM * window.capacity and (
@@ -119,7 +122,7 @@ class MemoryBudget:
         return any(
             partition.is_fetched
             and HoldReason.METADATA_FULL not in partition.holds
-            and (not partition.buffered or _waits(partition))
+            and (not partition.buffer or _waits(partition))
             and self.allows(partition, count)
             for partition in partitions
         )
