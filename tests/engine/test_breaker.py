@@ -7,18 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from attrs import evolve
 
-from window_consumer.engine.guards.breaker_state import (
-    CHARGED,
-    NEXT,
-    BreakerRules,
-    BreakerState,
-    Outlook,
-)
-from window_consumer.engine.guards.call_round import CallRound
-from window_consumer.engine.guards.cause_search import Cause, CauseSearch
-from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
-from window_consumer.engine.guards.departures import (
+from window_consumer.engine.guards.breaker.call_round import CallRound
+from window_consumer.engine.guards.breaker.cause_search import CauseSearch
+from window_consumer.engine.guards.breaker.departures import (
     AT_ONCE,
     BESIDE_S,
     HOLD_S,
@@ -28,9 +21,17 @@ from window_consumer.engine.guards.departures import (
     Departures,
     SpentCall,
 )
-from window_consumer.engine.guards.load_search import CALM_ROUNDS, LoadFinding, LoadSearch
-from window_consumer.engine.guards.outage_evidence import FailedLanes, OutageEvidence
-from window_consumer.engine.guards.outage_samples import SAMPLE_S, OutageSamples
+from window_consumer.engine.guards.breaker.load_search import ALL_SLOTS, CALM_ROUNDS, LoadSearch
+from window_consumer.engine.guards.breaker.outage_evidence import FailedLanes, OutageEvidence
+from window_consumer.engine.guards.breaker.outage_samples import SAMPLE_S, OutageSamples
+from window_consumer.engine.guards.breaker_state import (
+    NEXT,
+    BreakerFinding,
+    BreakerRules,
+    BreakerState,
+    Outlook,
+)
+from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 
 FAILURES = 0.5
 ERROR = "TimeoutError: no answer"
@@ -95,7 +96,7 @@ def decided(departures: Departures, call: SpentCall, state: BreakerState, now: f
     return departures.decide(call, state, now, in_a_hurry=False)
 
 
-@pytest.mark.parametrize("state", [each for each in BreakerState if each not in CHARGED])
+@pytest.mark.parametrize("state", [each for each in BreakerState if not each.charges])
 def test_nothing_leaves_while_it_is_unclear_why_many_fail(state: BreakerState) -> None:
     departures = Departures()
     departures.began(10.0, None)
@@ -258,7 +259,7 @@ def test_of_each_kind_no_more_count_than_wanted() -> None:
 READY = Outlook(slots=64, new=True, more=True, ready=True, failed=True)
 
 
-def find(capacity: int, poison: tuple[str, ...] = (), rounds: int = 50) -> tuple[Cause, str]:
+def find(capacity: int, poison: tuple[str, ...] = (), rounds: int = 50) -> BreakerFinding:
     """Search with a service that fails above ``capacity`` calls at once, and in some places."""
     search = CauseSearch(BreakerRules())
     search.begin(0.0, READY.slots, READY.slots)
@@ -277,29 +278,29 @@ def find(capacity: int, poison: tuple[str, ...] = (), rounds: int = 50) -> tuple
             else:
                 seen_round.failed(source, None)
             seen_round.over(source)
-        if (cause := search.judge(0.1 * step, READY)) is not Cause.UNKNOWN:
-            return cause, search.why
-    return Cause.UNKNOWN, ""
+        if (finding := search.judge(0.1 * step, READY)) is not None:
+            return finding
+    pytest.fail("nothing was found")
 
 
 def test_records_of_some_places_that_fail_beside_others_are_poison() -> None:
-    assert find(64, ("new",))[0] is Cause.POISON
+    assert find(64, ("new",)).state is BreakerState.POISON
 
 
 def test_it_is_an_outage_when_nothing_succeeds_however_few_run() -> None:
-    assert find(0) == (Cause.OUTAGE, "20 of 20 calls failed")
+    assert find(0) == BreakerFinding(BreakerState.OPEN, "20 of 20 calls failed")
 
 
 @pytest.mark.parametrize("capacity", [12, 20, 40])
 def test_it_is_an_overload_when_nothing_succeeds_but_with_fewer_calls(capacity: int) -> None:
-    assert find(capacity)[0] is Cause.OVERLOAD
+    assert find(capacity).state is BreakerState.OVERLOAD
 
 
 def test_one_success_among_failures_is_no_proof_of_poison() -> None:
     """... in a service that answers now and then."""
     search = CauseSearch(BreakerRules())
     search.begin(0.0, 16, 16)
-    causes = []
+    findings = []
     for step in range(4):
         seen_round = search.round
         assert seen_round is not None
@@ -311,9 +312,9 @@ def test_one_success_among_failures_is_no_proof_of_poison() -> None:
             else:
                 seen_round.failed(source, b"%d" % seen_round.started)
             seen_round.over(source)
-        causes.append(search.judge(0.2 * step, Outlook(16, True, True, True, True)))
-    assert causes[-1] is Cause.OUTAGE
-    assert Cause.POISON not in causes
+        findings.append(search.judge(0.2 * step, Outlook(16, True, True, True, True)))
+    found = [each.state for each in findings if each is not None]
+    assert found == [BreakerState.OPEN]
 
 
 def test_successes_while_few_calls_run_say_nothing_about_many() -> None:
@@ -330,16 +331,18 @@ def test_successes_while_few_calls_run_say_nothing_about_many() -> None:
         else:
             seen_round.failed(source, None)
         seen_round.over(source)
-    assert search.judge(0.1, READY) is Cause.OVERLOAD
+    finding = search.judge(0.1, READY)
+    assert finding is not None
+    assert finding.state is BreakerState.OVERLOAD
     assert search.calls == 6
 
 
 # ---- the search for the load
 
 
-def run(search: LoadSearch, capacity: int, rounds: int, slots: int = 64) -> list[LoadFinding]:
+def run(search: LoadSearch, capacity: int, rounds: int, slots: int = 64) -> list[BreakerFinding]:
     """Let rounds pass of a service that fails above ``capacity`` calls at once."""
-    findings = []
+    found: list[BreakerFinding] = []
     for now in range(rounds):
         for index in range(search.limit):
             source = object()
@@ -350,28 +353,34 @@ def run(search: LoadSearch, capacity: int, rounds: int, slots: int = 64) -> list
                 else:
                     each.failed(source, None)
                 each.over(source)
-        findings.append(search.judge(float(now), slots))
-        if findings[-1] not in (LoadFinding.NOTHING, LoadFinding.OVERLOAD):
-            break
-    return findings
+        finding = search.judge(float(now), evolve(READY, slots=slots))
+        if finding is not None:
+            found.append(finding)
+            if finding.state is not BreakerState.OVERLOAD:
+                break
+    return found
+
+
+def states(found: list[BreakerFinding]) -> list[BreakerState]:
+    return [each.state for each in found]
 
 
 def test_the_number_of_calls_doubles_up_to_all_slots() -> None:
-    search = LoadSearch(FAILURES)
+    search = LoadSearch(BreakerRules())
     search.begin(2, 0.0)
-    assert run(search, 64, 20)[-1] is LoadFinding.ALL_SLOTS
+    assert run(search, 64, 20) == [BreakerFinding(BreakerState.POISON, ALL_SLOTS)]
 
 
 def test_a_round_without_a_success_ends_it() -> None:
-    search = LoadSearch(FAILURES)
+    search = LoadSearch(BreakerRules())
     search.begin(2, 0.0)
-    assert run(search, 0, 20) == [LoadFinding.NONE_SUCCEED]
+    assert states(run(search, 0, 20)) == [BreakerState.OPEN]
 
 
 def test_an_overload_is_found_and_its_capacity_nearly_used() -> None:
-    search = LoadSearch(FAILURES)
+    search = LoadSearch(BreakerRules())
     search.begin(2, 0.0)
-    assert LoadFinding.OVERLOAD in run(search, 20, 12)
+    assert BreakerState.OVERLOAD in states(run(search, 20, 12))
     used = []
     for _ in range(10 * CALM_ROUNDS):
         run(search, 20, 1)
@@ -380,7 +389,7 @@ def test_an_overload_is_found_and_its_capacity_nearly_used() -> None:
 
 
 def test_what_was_too_much_is_tried_ever_more_rarely() -> None:
-    search = LoadSearch(FAILURES)
+    search = LoadSearch(BreakerRules())
     search.begin(16, 0.0, usual_share=0.0)
     tried = []
     for step in range(1000):
@@ -393,7 +402,7 @@ def test_what_was_too_much_is_tried_ever_more_rarely() -> None:
 
 
 def test_after_a_bad_moment_it_soon_uses_what_it_used_before() -> None:
-    search = LoadSearch(FAILURES)
+    search = LoadSearch(BreakerRules())
     search.begin(16, 0.0, usual_share=0.0)
     run(search, 20, 40)
     before = search.limit
@@ -404,15 +413,15 @@ def test_after_a_bad_moment_it_soon_uses_what_it_used_before() -> None:
 
 
 def test_calls_that_fail_as_too_many_run_are_no_poison() -> None:
-    search = LoadSearch(FAILURES)
+    search = LoadSearch(BreakerRules())
     search.begin(16, 0.0, usual_share=0.0)
-    assert set(run(search, 20, 500)) == {LoadFinding.NOTHING}
+    assert run(search, 20, 500) == []
 
 
 def test_an_overload_that_is_over_ends() -> None:
-    search = LoadSearch(FAILURES)
+    search = LoadSearch(BreakerRules())
     search.begin(8, 0.0, usual_share=0.0)
-    assert run(search, 1000, 200, slots=16)[-1] is LoadFinding.ALL_SLOTS
+    assert run(search, 1000, 200, slots=16) == [BreakerFinding(BreakerState.POISON, ALL_SLOTS)]
 
 
 # ---- samples
@@ -478,8 +487,12 @@ def test_never_is_never() -> None:
 # ---- all together
 
 
+def a_breaker(**rules: Any) -> CircuitBreaker:
+    return CircuitBreaker(BreakerRules(**rules), lambda: 4, lambda: 0, lambda _first, _last: 0)
+
+
 def test_switched_off_it_never_does_anything() -> None:
-    breaker = CircuitBreaker(BreakerRules(enabled=False), lambda: 4, lambda: 0)
+    breaker = a_breaker(enabled=False)
     for _ in range(100):
         breaker.failed(1.0, ERROR)
     assert breaker.advance(2.0) == []
@@ -489,7 +502,7 @@ def test_switched_off_it_never_does_anything() -> None:
 
 @pytest.mark.parametrize("state", BreakerState)
 def test_an_unknown_transition_raises_and_changes_nothing(state: BreakerState) -> None:
-    breaker = CircuitBreaker(BreakerRules(), lambda: 4, lambda: 0)
+    breaker = a_breaker()
     breaker.state = state
     for other in set(BreakerState) - NEXT[state]:
         with pytest.raises(ValueError, match="cannot become"):
@@ -498,7 +511,7 @@ def test_an_unknown_transition_raises_and_changes_nothing(state: BreakerState) -
 
 
 def test_most_new_records_that_ask_to_be_called_later_pause_it() -> None:
-    breaker = CircuitBreaker(BreakerRules(), lambda: 4, lambda: 0)
+    breaker = a_breaker()
     for _ in range(20):
         breaker.asked_later(1.0, 5.0)
     assert [each.state for each in breaker.advance(1.0, outlook())] == [
@@ -513,7 +526,7 @@ def test_most_new_records_that_ask_to_be_called_later_pause_it() -> None:
 
 
 def test_a_pause_is_no_longer_than_a_cool_down() -> None:
-    breaker = CircuitBreaker(BreakerRules(cool_down_s=2.0), lambda: 4, lambda: 0)
+    breaker = a_breaker(cool_down_s=2.0)
     for _ in range(20):
         breaker.asked_later(1.0, 50.0)
     breaker.advance(3.0, outlook())

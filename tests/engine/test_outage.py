@@ -8,8 +8,8 @@ import pytest
 
 from tests.engine.driver import Driven
 from tests.engine.support import ORDERS, OTHERS, failure, notes, spent_after
+from window_consumer.engine.guards.breaker.departures import AT_ONCE, SETTLE_S
 from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
-from window_consumer.engine.guards.departures import AT_ONCE, SETTLE_S
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import Fatal, RetryLater, Skip

@@ -11,14 +11,14 @@ import pytest
 from tests.engine.driver import Driven
 from tests.engine.laddered import ENTRY, LEVELS, RETRIED, Laddered
 from tests.engine.support import ORDERS, failure, notes, spent_after
-from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
-from window_consumer.engine.guards.departures import (
+from window_consumer.engine.guards.breaker.departures import (
     HOLD_S,
     SETTLE_S,
     Departure,
     Departures,
     SpentCall,
 )
+from window_consumer.engine.guards.breaker_state import BreakerRules, BreakerState
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
 

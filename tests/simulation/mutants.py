@@ -10,7 +10,7 @@ from attrs import evolve
 from window_consumer.engine.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.backpressure import PartitionLoad
-from window_consumer.engine.guards.departures import Departure
+from window_consumer.engine.guards.breaker.departures import Departure
 from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.offsets import DeliveredOffsets
 from window_consumer.engine.ownership.epochs import Epochs

@@ -1,4 +1,31 @@
-"""The states of the circuit breaker, its rules, and its events in and out."""
+"""The states of the circuit breaker, its rules, and its events in and out.
+
+What leads from one state to another; a user can open it, and release what it holds, at any time:
+
+========= ============================ ====================================================
+state     meaning                      leaves
+========= ============================ ====================================================
+closed    normal operation             to holding when most of the last ``min_calls`` new records
+                                       failed, or MOST records left without a success between them
+holding   nothing leaves while it      to poison when records from one place fail while those from
+          searches for the cause       another succeed, or fewer calls do not fail less; to overload
+                                       when they do; to open when none succeeds; to paused when most
+                                       ask to be called later
+poison    everything runs; a spent     to closed when few fail for POISON_S; to holding when those
+          record leaves if others      from no place succeed, or none has for a while
+          succeeded beside it
+overload  as many calls as succeed,    to poison when all slots run again, when fewer calls do not
+          failed and new records in    fail less, or only those from some places fail; to open when
+          turn; nothing leaves         none succeeds; to paused when most ask to be called later
+open      only samples, one after      to half-open when a sample returns; to closed when nothing is
+          another; nothing leaves      left to call; to paused when one asks to be called later
+paused    nothing starts, and no       to half-open when the requested time is over, at most
+          attempt is spent             ``cool_down``
+half-open as many calls as succeeded   to poison when all slots run; to overload when fewer fail
+          in the last round, doubled   with fewer calls; to open when none of a round succeeds; to
+                                       paused when most ask to be called later
+========= ============================ ====================================================
+"""
 
 from __future__ import annotations
 
@@ -34,6 +61,21 @@ class BreakerState(StrEnum):
     PAUSED = "paused"
     HALF_OPEN = "half-open"
 
+    @property
+    def charges(self) -> bool:
+        """Failed calls cost an attempt, and records may leave."""
+        return self in _CHARGED
+
+    @property
+    def spreads(self) -> bool:
+        """New records from other places of the windows are called beside the usual ones."""
+        return self in _SPREAD
+
+    @property
+    def searches_load(self) -> bool:
+        """It searches for the number of calls that can run."""
+        return self in _SEARCHING
+
 
 class BreakerAnswer(StrEnum):
     """The result of a user's decision about the breaker."""
@@ -59,8 +101,17 @@ NEXT: Mapping[BreakerState, frozenset[BreakerState]] = {
 FREE = frozenset({_S.CLOSED, _S.HOLDING, _S.POISON})
 """The states in which all slots may run."""
 
-CHARGED = frozenset({_S.CLOSED, _S.POISON})
-"""The states in which failed calls cost an attempt, and records may leave."""
+_CHARGED = frozenset({_S.CLOSED, _S.POISON})
+_SPREAD = frozenset({_S.HOLDING, _S.POISON})
+_SEARCHING = frozenset({_S.HALF_OPEN, _S.OVERLOAD})
+
+
+@frozen
+class BreakerFinding:
+    """What calls have shown: the state that follows from it, and the reason as text."""
+
+    state: BreakerState
+    why: str
 
 
 @frozen

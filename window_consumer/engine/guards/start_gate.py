@@ -12,6 +12,8 @@ from enum import Enum
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.guards.backpressure import MemoryBudget
+from window_consumer.engine.guards.breaker.departures import Departure, SpentCall
+from window_consumer.engine.guards.breaker.record_sampling import RecordSampling
 from window_consumer.engine.guards.breaker_state import (
     BreakerAnswer,
     BreakerNews,
@@ -20,8 +22,6 @@ from window_consumer.engine.guards.breaker_state import (
 )
 from window_consumer.engine.guards.circuit_breaker import AGAIN, CircuitBreaker
 from window_consumer.engine.guards.crash_suspects import CrashSuspects
-from window_consumer.engine.guards.departures import Departure, SpentCall
-from window_consumer.engine.guards.record_sampling import RecordSampling
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.call_evidence import lane_name
@@ -129,7 +129,7 @@ class StartGate:
 
     def obey(self, news: BreakerNews, now: float) -> None:
         """Apply a change of the breaker's state."""
-        self._retry_queue.spares = not self._breaker.charges
+        self._retry_queue.spares = not self._breaker.state.charges
         if news.state is BreakerState.PAUSED:
             self._retry_queue.spare()
         if news.pardon:
@@ -189,7 +189,7 @@ class StartGate:
     def _start(self, decisions: Decisions, now: float) -> None:
         """Dispatch what may start without a commit that names it; see ``RetryShare``."""
         dispatcher, turns = self._dispatcher, self._dispatcher.turns
-        if self._breaker.spreads:
+        if self._breaker.state.spreads:
             for sample in self._sampling.beside(now):
                 self._send(decisions, sample, now, Place.LAST)
         if dispatcher.new and self._has_any_again:
@@ -216,7 +216,7 @@ class StartGate:
     def _start_few(self, decisions: Decisions, now: float, limit: int) -> None:
         """Dispatch records one by one, as the breaker allows: up to ``limit``, or samples."""
         breaker, dispatcher = self._breaker, self._dispatcher
-        if breaker.pauses:
+        if breaker.state is BreakerState.PAUSED:
             return
         if limit:
             while len(dispatcher.out) < limit and not dispatcher.full:
@@ -235,7 +235,7 @@ class StartGate:
         """
         if self._breaker.samples.ends_hold:
             slice_ = self._last_try(now)
-        elif self._breaker.mixes:
+        elif self._breaker.state is BreakerState.OVERLOAD:
             self._failed_first = not self._failed_first
             slice_ = self._failed_one(now) if self._failed_first else None
             slice_ = slice_ or self._sampling.new_one(now, known=True) or self._failed_one(now)

@@ -14,7 +14,7 @@ from attrs import evolve
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.backpressure import MemoryBudget
-from window_consumer.engine.guards.departures import Departure
+from window_consumer.engine.guards.breaker.departures import Departure
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.failed_record import Detail, FailedRecord
 from window_consumer.engine.retry.failed_records import FailedRecords

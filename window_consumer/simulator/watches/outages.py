@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from window_consumer.engine.guards.departures import MOST
+from window_consumer.engine.guards.breaker.departures import MOST
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import Member, SimulatedCall, Tenure
 from window_consumer.testing.events import Result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from window_consumer.engine.guards.departures import HOLD_S
+from window_consumer.engine.guards.breaker.departures import HOLD_S
 from window_consumer.simulator.history import SimulationHistory
 from window_consumer.simulator.log_history import Member, SimulatedCall, Tenure
 from window_consumer.simulator.schedule import QUIET

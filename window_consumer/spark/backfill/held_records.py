@@ -15,8 +15,8 @@ from typing import Final, Literal
 from attrs import frozen
 
 from window_consumer.config.units import brief_duration
+from window_consumer.engine.guards.breaker.departures import MOST
 from window_consumer.engine.guards.breaker_state import BreakerState
-from window_consumer.engine.guards.departures import MOST
 from window_consumer.engine.offsets import runs_of
 from window_consumer.model.errors import RunError
 from window_consumer.model.record import TopicPartition

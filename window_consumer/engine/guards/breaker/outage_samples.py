@@ -7,9 +7,15 @@ called once more, one at a time, and leave if they fail.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
-from window_consumer.engine.guards.breaker_state import BreakerRules, Outlook
+from window_consumer.engine.guards.breaker.call_round import CallRound
+from window_consumer.engine.guards.breaker_state import (
+    BreakerFinding,
+    BreakerRules,
+    BreakerState,
+    Outlook,
+)
 
 SAMPLE_S = 0.2
 """The shortest time between two samples of an outage."""
@@ -30,6 +36,9 @@ MOST_WITH_LAG = 20
 
 class OutageSamples:
     """Paces the samples of one worker. Owner: poll thread."""
+
+    limit = 0
+    rounds: Sequence[CallRound] = ()
 
     def __init__(self, rules: BreakerRules):
         self._rules = rules
@@ -109,6 +118,13 @@ class OutageSamples:
         """Return the time between two samples of known lanes."""
         share_s = min(SAMPLE_SHARE * (now - self._began), self._rules.cool_down_s)
         return max(SAMPLE_S, share_s)
+
+    def judge(self, now: float, outlook: Outlook) -> BreakerFinding | None:
+        """Close the breaker if nothing is left to call; stay open, with a reason, see below."""
+        if not (outlook.failed or outlook.new or self._running):
+            return BreakerFinding(BreakerState.CLOSED, "nothing is left to call")
+        why = self.check_end(now, outlook)
+        return BreakerFinding(BreakerState.OPEN, why) if why else None
 
     def check_end(self, now: float, outlook: Outlook) -> str:
         """Begin or stop letting held records leave; return why it begins, else nothing."""

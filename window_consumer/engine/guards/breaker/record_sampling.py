@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterator
 
+from window_consumer.engine.guards.breaker_state import BreakerState
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.record_queue import Place
@@ -45,7 +46,8 @@ class RecordSampling:
     def new_one(self, now: float, *, known: bool) -> Slice | None:
         """Return a new record; its place alternates until calls return, then stays there."""
         was_asked = _never if known else self._breaker.samples.was_asked
-        if not self._breaker.compares:
+        if self._breaker.state is not BreakerState.HOLDING:
+            # Holding, it compares: samples come from all places alike.
             self._stay_where_calls_return()
         for _ in Place:
             place = self._places[0]

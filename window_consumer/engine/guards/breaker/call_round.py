@@ -8,10 +8,13 @@ them have ended.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from math import inf
+from typing import Protocol
 
 from attrs import define, field
+
+from window_consumer.engine.guards.breaker_state import BreakerFinding, Outlook
 
 ENOUGH_LANES = 3
 """In how many lanes calls must succeed, if there are that many: a service that answers once and
@@ -146,3 +149,21 @@ class CallRound:
     def passes(self, failures: float) -> bool:
         """Return whether at most the allowed share failed, and some call succeeded."""
         return self.ok > 0 and self.bad <= failures * (self.ok + self.bad)
+
+
+class StateSearch(Protocol):
+    """What the breaker wants to know while it is in a state. Owner: poll thread."""
+
+    @property
+    def rounds(self) -> Sequence[CallRound]:
+        """The rounds to which calls belong now."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many calls may run one by one; None for as many as there are slots."""
+
+    def judge(self, now: float, outlook: Outlook) -> BreakerFinding | None:
+        """Return what has been found, if anything."""
+
+    def next_due(self, now: float) -> float:
+        """Return when it has to be judged again even if nothing happens."""

@@ -58,6 +58,16 @@ class OutageEvidence:
         self._buckets: deque[RecordTally] = deque()
         self._window = RecordTally()
         """The sum of the buckets."""
+        self.lanes = FailedLanes()
+        self.crowds: deque[int] = deque(maxlen=min_calls)
+        """While all slots may run: how many calls ran when the last new records failed."""
+
+    def failed(self, now: float, lane: Hashable) -> bool:
+        """Record a new record that failed; return False if its lane has been counted."""
+        if self.lanes.is_repeat(lane, now):
+            return False
+        self.record(1, now, failed=1)
+        return True
 
     def record(self, calls: int, now: float, *, failed: int = 0, later: int = 0) -> None:
         """Record new records as the latest ones: some that returned, or one that did not."""
@@ -93,6 +103,7 @@ class OutageEvidence:
         self._discard_known()
         self._window = RecordTally()
         self._buckets.clear()
+        self.lanes.clear()
 
     def _discard_known(self) -> None:
         self._known = self._failed = self._later = self._dropped = 0

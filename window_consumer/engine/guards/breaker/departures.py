@@ -13,7 +13,7 @@ from math import inf
 
 from attrs import define, frozen
 
-from window_consumer.engine.guards.breaker_state import CHARGED, BreakerState
+from window_consumer.engine.guards.breaker_state import BreakerState
 
 MOST = 20
 """How many records may leave without a success between them."""
@@ -73,7 +73,7 @@ class SpentCall:
 
     def settled_at(self, state: BreakerState) -> float:
         """Return when to decide about its record, in this state of the breaker."""
-        if state not in CHARGED:
+        if not state.charges:
             return float("inf")
         if self.later:
             return self.ended + HOLD_S
@@ -113,9 +113,9 @@ class Departures:
     ) -> Departure:
         """Decide about a spent record; ``in_a_hurry``: its partition is about to be released."""
         if call.later:
-            calm = state in CHARGED and (in_a_hurry or call.ended <= now - HOLD_S)
+            calm = state.charges and (in_a_hurry or call.ended <= now - HOLD_S)
             return Departure.LEAVE if calm else Departure.WAIT
-        if state not in CHARGED:
+        if not state.charges:
             return Departure.WAIT
         if call.alone and self._is_proven(call):
             self.since_success += 1

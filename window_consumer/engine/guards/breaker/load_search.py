@@ -8,10 +8,16 @@ grows by one from there. The number that was too high is tried again ever more r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from math import inf
 
-from window_consumer.engine.guards.call_round import CallRound
+from window_consumer.engine.guards.breaker.call_round import CallRound
+from window_consumer.engine.guards.breaker.departures import HOLD_S
+from window_consumer.engine.guards.breaker_state import (
+    BreakerFinding,
+    BreakerRules,
+    BreakerState,
+    Outlook,
+)
 
 ENOUGH_ROUNDS = 2
 """How many rounds must pass before all slots run again."""
@@ -29,22 +35,16 @@ BACK_OFF = 0.9
 """The factor for a concurrency that passed before and no longer does."""
 
 
-class LoadFinding(Enum):
-    """The finding of a round."""
-
-    NOTHING = "nothing"
-    NONE_SUCCEED = "none succeed"
-    SOME_PLACES = "records of some places succeed, others do not"
-    OVERLOAD = "fewer fail when fewer run"
-    ANY_NUMBER = "as many calls fail however few run"
-    ALL_SLOTS = "calls succeed in all slots"
+ALL_SLOTS = "calls succeed in all slots"
+ANY_NUMBER = "as many calls fail however few run"
+SOME_PLACES = "records of some places succeed, others do not"
 
 
 class LoadSearch:
     """The rounds of one worker. Owner: poll thread."""
 
-    def __init__(self, failures: float):
-        self._failures = failures
+    def __init__(self, rules: BreakerRules):
+        self._rules = rules
         self.limit = 0
         """The most calls that may run."""
         self.overload = False
@@ -80,47 +80,66 @@ class LoadSearch:
             return (self._present,)
         return self._present, self._all
 
-    def judge(self, now: float, slots: int) -> LoadFinding:
-        """Judge the present round, which is over, and begin the next one."""
-        if not self._present.ok and (
-            self.limit <= self._proven if self.overload else self._passed < ENOUGH_ROUNDS
-        ):
-            self._empty += 1
-            if not self.overload or self._empty >= ENOUGH_ROUNDS:
-                return LoadFinding.NONE_SUCCEED
-        else:
-            self._empty = 0
-        if self._all.only_some_succeed(self._failures):
-            return LoadFinding.SOME_PLACES
+    def judge(self, now: float, outlook: Outlook) -> BreakerFinding | None:
+        """Judge the present round if it is over; begin the next one if nothing is found."""
+        seen = self._present
+        if not seen.is_over(now, self._rules.cool_down_s, starved=not outlook.ready):
+            return None
+        if seen.later > seen.bad and not seen.ok:
+            return BreakerFinding(BreakerState.PAUSED, "a record asked to be called later")
+        if seen.ok or seen.bad:
+            return self._judge_calls(seen, now, outlook.slots)
+        if not (outlook.failed or outlook.new):
+            return BreakerFinding(BreakerState.CLOSED, "nothing is left to call")
+        self._continue_with(self.limit, now)
+        return None
+
+    def _judge_calls(self, seen: CallRound, now: float, slots: int) -> BreakerFinding | None:
+        if self._none_succeed():
+            why = f"none of {seen.ok + seen.bad} calls succeeded"
+            return BreakerFinding(BreakerState.OPEN, why)
+        if self._all.only_some_succeed(self._rules.failures):
+            return BreakerFinding(BreakerState.POISON, SOME_PLACES)
         return self._follow_load(now, slots) if self.overload else self._open_up(now, slots)
 
-    def repeat(self, now: float) -> None:
-        """Restart the present round: nothing could be called."""
-        self._continue_with(self.limit, now)
+    def next_due(self, now: float) -> float:
+        """See StateSearch."""
+        return now + HOLD_S
 
-    def _open_up(self, now: float, slots: int) -> LoadFinding:
+    def _none_succeed(self) -> bool:
+        """Return whether too many rounds have passed without a success, this one included."""
+        is_proven = self.limit <= self._proven if self.overload else self._passed < ENOUGH_ROUNDS
+        if self._present.ok or not is_proven:
+            self._empty = 0
+            return False
+        self._empty += 1
+        return not self.overload or self._empty >= ENOUGH_ROUNDS
+
+    def _open_up(self, now: float, slots: int) -> BreakerFinding | None:
         seen, limit = self._present, self.limit
         hardly_fail = seen.bad <= MORE_FAIL * (seen.ok + seen.bad)
-        if not seen.passes(self._failures):
+        if not seen.passes(self._rules.failures):
             if self._too_many and limit >= self._too_many:
                 self.overload, self._proven = True, max(1, limit // 2)
                 self._calm = 0
                 self._continue_with(self._proven, now)
-                return LoadFinding.OVERLOAD
+                calls = seen.ok + seen.bad
+                why = f"with {limit} calls at once, {seen.bad} of {calls} fail"
+                return BreakerFinding(BreakerState.OVERLOAD, why)
             self._too_many = limit if self._passed else 0
             self._continue_with(max(1, limit // 2), now)
         elif self._passed + 1 >= ENOUGH_ROUNDS and limit >= (slots / 2 if hardly_fail else slots):
-            return LoadFinding.ALL_SLOTS
+            return BreakerFinding(BreakerState.POISON, ALL_SLOTS)
         else:
             self._passed += 1
             self._continue_with(min(2 * limit, slots), now)
-        return LoadFinding.NOTHING
+        return None
 
-    def _follow_load(self, now: float, slots: int) -> LoadFinding:
+    def _follow_load(self, now: float, slots: int) -> BreakerFinding | None:
         seen, limit = self._present, self.limit
         if seen.bad > (self._usual_share + MORE_FAIL) * (seen.ok + seen.bad):
             if limit == 1:
-                return LoadFinding.ANY_NUMBER
+                return BreakerFinding(BreakerState.POISON, ANY_NUMBER)
             if limit <= self._proven:
                 # That may have been a moment: up to this number it grows again at once.
                 self._proven, self._too_many = max(1, int(limit * BACK_OFF)), limit + 1
@@ -131,12 +150,12 @@ class LoadSearch:
             self._calm = 0
             self._continue_with(self._proven, now)
         elif limit >= slots:
-            return LoadFinding.ALL_SLOTS
+            return BreakerFinding(BreakerState.POISON, ALL_SLOTS)
         else:
             self._proven = max(self._proven, limit)
             self._calm += 1
             self._continue_with(self._next(slots), now)
-        return LoadFinding.NOTHING
+        return None
 
     def _next(self, slots: int) -> int:
         """Return the number after a round of an overload that passed."""

@@ -1,0 +1,1 @@
+"""What the circuit breaker consists of: evidence, searches, samples, departures."""
