@@ -73,8 +73,13 @@ class StartsWhatComesNew(Watched):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.pauses = self.parts.pauses = _ByNameOnly(
-            self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
+        self.pauses = _ByNameOnly(
+            self.partitions,
+            self.dispatcher,
+            self.copy_queue,
+            self.failed_records,
+            self.completion,
+            self.outcomes,
         )
 
     def on_tick(self, now: float, wall_ms: float) -> Decisions:

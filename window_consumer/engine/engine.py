@@ -48,46 +48,30 @@ from window_consumer.engine.guards.interventions import (
     PauseRequest,
 )
 from window_consumer.engine.guards.pause_rule import PauseRule
-from window_consumer.engine.guards.start_gate import spent_call
-from window_consumer.engine.guards.stuck_calls import AbandonedReturned, Stalled
+from window_consumer.engine.guards.stuck_calls import Stalled
 from window_consumer.engine.latency_histogram import LatencyHistograms
 from window_consumer.engine.observer import Observer, Observers, does_anything
 from window_consumer.engine.ownership.owned_partitions import OwnedPartitions
-from window_consumer.engine.partition import Partition
 from window_consumer.engine.parts import EngineParts
 from window_consumer.engine.retry.copy_record import MakeCopy
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Production
 from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
-from window_consumer.engine.scheduling.dispatcher import COMPANY_S
 from window_consumer.engine.scheduling.outlived_calls import OutlivedCall
-from window_consumer.engine.scheduling.slice_length import SLICE_TARGET_S
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.scheduling.start_queue import ArrivalOrder, StartQueue
+from window_consumer.engine.ticks import Ticks
 from window_consumer.engine.turn import Leave, TurnRule
-from window_consumer.model.errors import CallsHangError, PublishFailedError, WorkerStoppedError
+from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy
 from window_consumer.model.record import TopicPartition
 
 MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, RetryTopicLevel], MakeCopy], "Engine"]
 
-SUSPECTS = 20
-"""How many calls of a slice are suspects after a freeze: 20 calls of 0.25 ms make 5 ms."""
 
-ACK_S = 0.001
-"""How often the client is asked for the ack of a commit for which slices wait."""
-
-
-class Engine:
-    """One worker's rules, composed. Owner: poll thread."""
-
-    partition_type = Partition
-    """The class of each assignment; the test kit uses one that records what happens to it."""
-    start_queue_type: Callable[[], StartQueue] = ArrivalOrder
-    """Makes the two queues that decide which new records and copies get the next free slot."""
-    _doubt_until = float("-inf")
+class Engine(EngineParts):
+    """The parts of one worker's rules, with their events and decisions. Owner: poll thread."""
 
     def __init__(
         self,
@@ -97,51 +81,15 @@ class Engine:
         make_copy: MakeCopy,
         make_guarantee: MakeGuarantee | None = None,
     ):
-        self.rules = rules
+        super().__init__(rules, jitter, retry_levels, make_guarantee)
         self._make_copy = make_copy
         self._wall_offset_ms = 0.0
-        self.parts = parts = EngineParts(
-            rules, jitter, retry_levels, make_guarantee, self.partition_type, self.start_queue_type
-        )
-        self.owned = OwnedPartitions(rules, parts)
+        self._ticks = Ticks(self)
+        self.owned = OwnedPartitions(self)
         self.durations = LatencyHistograms()
-        self.counters = parts.counters
-        self.partitions = parts.partitions
-        self.budget = parts.budget
-        self.retry_queue = parts.retry_queue
-        self.failed_records = parts.failed_records
-        self.scheduling = parts.scheduling
-        self.dispatcher = parts.dispatcher
-        self.breaker = parts.breaker
-        self.guarantee = parts.guarantee
-        self.output = parts.output
-        self.outcomes = parts.outcomes
-        self.turns = parts.turns
-        self.turn_decisions = parts.turn_decisions
-        self.acks = parts.acks
-        self.completion = parts.completion
-        self.stalls = parts.stalls
-        self.suspects = parts.suspects
-        self.start_gate = parts.start_gate
-        self.slot_limit = parts.slot_limit
-        self.demand = parts.demand
-        self.resting = parts.resting
-        self.housekeeping = parts.housekeeping
-        self.epochs = parts.epochs
-        self.outlived = parts.outlived
-        self.intake = parts.intake
-        self.lane_ownership = parts.lane_ownership
-        self.pauses = parts.pauses
-        self.losses = parts.losses
-        self.interventions = parts.interventions
-        self.work = parts.work
-        self.rates = parts.rates
-        self.shares = parts.shares
         self.observer: Observer | None = None
         """The rules and the observer that want reports."""
         self._own_observer: Observer | None = None
-        self._returned: list[AbandonedReturned] = []
-        """Inherited calls that have ended since the last tick."""
 
     def observe(self, observer: Observer) -> None:
         """Report to this observer from now on; its exceptions propagate."""
@@ -241,12 +189,8 @@ class Engine:
     def on_inherited_completion(self, slice_: Slice, now: float) -> None:
         """Free the lanes of a call that a slot of the predecessor has finished."""
         call = self.epochs.release_lanes(slice_)
-        if call is None:
-            return
-        self.counters.late += 1
-        self._returned.append(
-            AbandonedReturned(slice_.partition.name, call.offset, now - slice_.started)
-        )
+        if call is not None:
+            self.stalls.record_return(slice_, call.offset, now)
 
     def on_slots(self, count: int) -> None:
         """Record how many slots the pool has now, busy or free; at most ``slots`` are used."""
@@ -330,22 +274,7 @@ class Engine:
         running during the freeze: the last ones begun in each slice.
         """
         self.scheduling.advance_clocks(now)
-        self._doubt_until = now + doubt_s
-        self.stalls.stood_still(now)
-        self.dispatcher.release_all_gathered()
-        suspects: list[Outlived] = []
-        for slice_ in list(self.dispatcher.out):
-            partition = slice_.partition
-            if not partition.accepts_results:
-                continue
-            begun = slice_.begun()
-            suspects.extend(
-                Outlived(partition.name, message.offset(), message.key())
-                for message in (begun if slice_.is_batch else begun[-SUSPECTS:])
-            )
-            if partition.is_assigned:
-                self.completion.take_back(slice_, now)
-        return suspects
+        return self._ticks.doubt(doubt_s, now)
 
     def on_halted(
         self,
@@ -391,49 +320,18 @@ class Engine:
         expected. The client delivers in fetch order, so a due copy comes after everything
         prefetched of the source. The source's windows then fill until it is paused.
         """
-        for_copies = for_copies and self._expects_copies
         if self.owned.stopping:
             return 0
-        wanted = self.demand.records(self.partitions.values())
-        if not (wanted or for_copies):
-            return 0
-        if self.partitions and not self.budget.wanted(self.partitions.values()):
-            return 0
-        most = self.budget.batch_records()
-        return most if for_copies else min(most, wanted)
+        return self.demand.appetite(self.partitions.values(), self.budget, for_copies=for_copies)
 
     @property
     def awaits_ack(self) -> bool:
         """Calls wait for the ack of a commit, so the client should be polled soon."""
         return self.guarantee.awaits_ack
 
-    @property
-    def _expects_copies(self) -> bool:
-        partitions = self.partitions.values()
-        return any(each.retry_level.is_copy and each.is_fetched for each in partitions)
-
     def wait_s(self, now: float, longest_s: float) -> float:
         """How long the runtime may wait for an event before the next tick, in seconds."""
-        if self.turns.was_full:
-            return 0.0
-        if self.guarantee.awaits_ack:
-            longest_s = min(longest_s, ACK_S)
-        if self.dispatcher.held_back:
-            longest_s = min(longest_s, COMPANY_S)
-        elif self.work.waiting_for_results or self.suspects.cases or self.resting.awaits_commit:
-            longest_s = min(longest_s, SLICE_TARGET_S)
-        longest_s = min(longest_s, max(0.0, self.breaker.next_look(now) - now))
-        due = self.scheduling.next_due(now, may_start=self.breaker.limit != 0)
-        longest_s = min(longest_s, max(0.0, due - now))
-        spent = self.failed_records.spent.first
-        if spent:
-            settled_at = spent_call(spent).settled_at(self.breaker.state)
-            longest_s = min(longest_s, settled_at - now) if settled_at > now else longest_s
-        due = min(self.housekeeping.next_due, self.guarantee.next_due(now))
-        for another in (self.failed_records.next_due(), self.output.next_due()):
-            if another is not None:
-                due = min(due, another)
-        return max(0.0, min(longest_s, due - now))
+        return self._ticks.wait_s(now, longest_s)
 
     # ---- decisions
 
@@ -443,41 +341,7 @@ class Engine:
         ``wall_ms`` is the same moment in milliseconds since 1970, for the headers of copies.
         """
         self._wall_offset_ms = wall_ms - now * 1000
-        self.scheduling.begin_tick(now)
-        self.turns.begin_tick(now, wall_ms, self.failed_records.leaving)
-        self.pauses.ask_rules(now)
-        decisions = Decisions(
-            failed=self.outcomes.take_news(), passed_over=self.intake.take_passed_over()
-        )
-        for slice_ in self.dispatcher.stuck(now):
-            self.counters.taken_back += self.completion.take_back(slice_, now)
-        decisions.stalled = self.stalls.due(self.partitions, now)
-        decisions.returned = [*self.stalls.take_returned(), *self._returned]
-        self._returned = []
-        self.failed_records.release_due(now)
-        self.output.resend_due(now)
-        self.housekeeping.let_in(now)
-        outlook = self.start_gate.outlook() if self.breaker.counts_calls else None
-        decisions.breaker = self.breaker.advance(now, outlook)
-        for news in decisions.breaker:
-            self.start_gate.obey(news, now)
-            if self.observer is not None:
-                self.observer.breaker(news, now)
-        in_doubt = now < self._doubt_until
-        if not in_doubt:
-            self.lane_ownership.send_home(now)
-            self.resting.advance(now)
-            self.start_gate.decide(decisions, now)
-            decisions.dispatch = self.guarantee.starting(decisions.dispatch)
-            if self.guarantee.is_due:
-                self.housekeeping.is_due_at(now)
-            if self.suspects.cases and self.suspects.awaits_commit:
-                self.housekeeping.is_due_at(now)
-            decisions.limit = self.slot_limit.adjust(now)
-        decisions.stop = self._stop
-        decisions.away = self.lane_ownership.owners_away(now)
-        self.housekeeping.run(decisions, now, may_commit=not in_doubt)
-        return decisions
+        return self._ticks.decide(now, wall_ms, self.observer)
 
     def copy_of(self, failed: FailedRecord) -> Copy:
         """Return the copy of a record that leaves, from ``Decisions.publish`` of the last tick.
@@ -486,12 +350,6 @@ class Engine:
         collector.
         """
         return self._make_copy(failed, self._wall_offset_ms)
-
-    @property
-    def _stop(self) -> WorkerStoppedError | None:
-        if self.retry_queue.stop is not None:
-            return WorkerStoppedError(self.retry_queue.stop)
-        return None if self.stalls.stop is None else CallsHangError(self.stalls.stop)
 
 
 def _raise(error: Exception) -> None:

@@ -28,9 +28,11 @@ from window_consumer.engine.guards.start_gate import StartGate
 from window_consumer.engine.housekeeping import HeadOfLineWatch, Housekeeping
 from window_consumer.engine.intake import Intake
 from window_consumer.engine.ownership.epochs import Epochs
+from window_consumer.engine.ownership.unfinished_work import UnfinishedWork
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.acks import Acks
 from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.retry.copy_queue import CopyQueue
 from window_consumer.engine.retry.output import Output
 from window_consumer.engine.retry.policy import Jitter
 from window_consumer.engine.retry.queue import RetryQueue
@@ -40,10 +42,9 @@ from window_consumer.engine.retry.turn_decisions import TurnDecisions
 from window_consumer.engine.scheduling.concurrency.slot_limit import SlotLimit
 from window_consumer.engine.scheduling.lane_ownership import LaneOwnership
 from window_consumer.engine.scheduling.scheduling import Scheduling
-from window_consumer.engine.scheduling.start_queue import StartQueue
+from window_consumer.engine.scheduling.start_queue import ArrivalOrder, StartQueue
 from window_consumer.engine.scheduling.unreadable import UnreadableRule
 from window_consumer.engine.turn import Turns
-from window_consumer.engine.unfinished_work import UnfinishedWork
 from window_consumer.model.record import TopicPartition
 
 _GUARANTEES: Mapping[DeliveryMode, Callable[[EngineRules], MakeGuarantee]] = {
@@ -59,19 +60,23 @@ _GUARANTEES: Mapping[DeliveryMode, Callable[[EngineRules], MakeGuarantee]] = {
 class EngineParts:
     """The parts that one worker's rules ask for. Owner: poll thread."""
 
+    partition_type = Partition
+    """The class of each assignment; the test kit uses one that records what happens to it."""
+    start_queue_type: Callable[[], StartQueue] = ArrivalOrder
+    """Makes the two queues that decide which new records and copies get the next free slot."""
+
     def __init__(
         self,
         rules: EngineRules,
         jitter: Jitter,
         retry_levels: Mapping[str, RetryTopicLevel],
         make_guarantee: MakeGuarantee | None,
-        make_partition: Callable[..., Partition],
-        make_start_queue: Callable[[], StartQueue],
     ):
         """``retry_levels`` are retry topics by name; the caller adds those subscribed later.
 
         ``make_guarantee`` makes a guarantee that replaces the one from the rules.
         """
+        self.rules = rules
         self.counters = Counters()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = MemoryBudget(rules.window_bytes, rules.batch_records, rules.cell_records)
@@ -82,7 +87,10 @@ class EngineParts:
             is_broadcast=rules.delivery is DeliveryMode.BROADCAST,
         )
         self.failed_records = self.retry_queue.records
-        self.scheduling = Scheduling(rules, self.failed_records, make_start_queue)
+        self.copy_queue = CopyQueue(
+            rules.retry, self.failed_records, self.budget, jitter, self.counters
+        )
+        self.scheduling = Scheduling(rules, self.failed_records, self.start_queue_type)
         self.dispatcher = self.scheduling.dispatcher
         self.rates, self.shares = self.scheduling.rates, self.scheduling.shares
         self.breaker = CircuitBreaker(
@@ -105,6 +113,7 @@ class EngineParts:
             self.breaker,
             self.dispatcher,
             self.retry_queue,
+            self.copy_queue,
             self.output,
             self.counters,
             self.outcomes,
@@ -128,11 +137,11 @@ class EngineParts:
             self.breaker,
             self.dispatcher,
             self.retry_queue,
+            self.copy_queue,
             self.output,
             self.completion,
             self.outcomes,
             self.suspects,
-            self.budget,
             self.counters,
             self.partitions,
             self.turn_decisions,
@@ -163,7 +172,7 @@ class EngineParts:
             self.guarantee,
             self.budget,
             self.turns,
-            make_partition,
+            self.partition_type,
         )
         self.outlived = self.epochs.outlived
         self.intake = Intake(
@@ -183,7 +192,12 @@ class EngineParts:
             ordered=rules.ordering != "unordered",
         )
         self.pauses = Pauses(
-            self.partitions, self.dispatcher, self.retry_queue, self.completion, self.outcomes
+            self.partitions,
+            self.dispatcher,
+            self.copy_queue,
+            self.failed_records,
+            self.completion,
+            self.outcomes,
         )
         self.losses = Losses(
             self.guarantee,

@@ -19,7 +19,8 @@ from window_consumer.engine.guards.pause_rule import PauseRule, RuleFinding
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Completion
-from window_consumer.engine.retry.queue import RetryQueue
+from window_consumer.engine.retry.copy_queue import CopyQueue
+from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.retry.record_outcomes import RecordOutcomes
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.model.record import TopicPartition
@@ -32,13 +33,15 @@ class Pauses:
         self,
         partitions: Mapping[TopicPartition, Partition],
         dispatcher: Dispatcher,
-        retry_queue: RetryQueue,
+        copy_queue: CopyQueue,
+        failed_records: FailedRecords,
         completion: Completion,
         outcomes: RecordOutcomes,
     ):
         self._partitions = partitions
         self._dispatcher = dispatcher
-        self._retry_queue = retry_queue
+        self._copy_queue = copy_queue
+        self._failed_records = failed_records
         self._completion = completion
         self._outcomes = outcomes
         self.rules: list[PauseRule] = []
@@ -50,7 +53,7 @@ class Pauses:
     @property
     def worker(self) -> bool:
         """The whole worker is paused, by a user or by a rule."""
-        return self.by_user is not None or self._retry_queue.keeps
+        return self.by_user is not None or self._copy_queue.keeps
 
     def findings(self) -> Sequence[RuleFinding]:
         """Return the findings of rules that nobody has accepted."""
@@ -74,14 +77,14 @@ class Pauses:
             self._alone.add(name)
         else:
             self._alone.discard(name)
-        self._retry_queue.keeps = self._rules_pause(now)
+        self._copy_queue.keeps = self._rules_pause(now)
         self._apply(now)
         return True
 
     def ask_rules(self, now: float) -> None:
         """Pause the worker if a rule says so."""
-        if self.rules and self._rules_pause(now) and not self._retry_queue.keeps:
-            self._retry_queue.keeps = True
+        if self.rules and self._rules_pause(now) and not self._copy_queue.keeps:
+            self._copy_queue.keeps = True
             self._apply(now)
 
     def assigned(self, partition: Partition) -> None:
@@ -112,7 +115,7 @@ class Pauses:
     def _resume_work(self, partition: Partition, now: float) -> None:
         if not partition.is_assigned or partition.is_suspended:
             return
-        self._retry_queue.records.call_held(partition)
+        self._failed_records.call_held(partition)
         self._outcomes.advance(partition, now)
 
 

@@ -141,15 +141,17 @@ class Stalls:
         self._ending.pop(slice_, None)
         if slice_ not in self._dispatcher.abandoned:
             return False
-        self._counters.late += 1
-        message = slice_.messages[0]
-        self._returned.append(
-            AbandonedReturned(slice_.partition.name, message.offset(), now - slice_.started)
-        )
+        self.record_return(slice_, slice_.messages[0].offset(), now)
         self._dispatcher.back(slice_)
         if slice_.partition.accepts_results:
             self._completion.release(slice_, now)
         return True
+
+    def record_return(self, slice_: Slice, offset: int, now: float) -> None:
+        """Record that the call of a record has ended whose result does not count any more."""
+        self._counters.late += 1
+        name = slice_.partition.name
+        self._returned.append(AbandonedReturned(name, offset, now - slice_.started))
 
     def hangs(self, slice_: Slice, now: float) -> bool:
         """Return whether a call is known to hang and has not been asked to end."""

@@ -11,9 +11,9 @@ from enum import Enum
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Decisions
-from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.guards.breaker.departures import Departure, SpentCall
 from window_consumer.engine.guards.breaker.record_sampling import RecordSampling
+from window_consumer.engine.guards.breaker.single_starts import SingleStarts
 from window_consumer.engine.guards.breaker_state import (
     BreakerAnswer,
     BreakerNews,
@@ -26,6 +26,7 @@ from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.call_evidence import lane_name
 from window_consumer.engine.retry.completion import Completion
+from window_consumer.engine.retry.copy_queue import CopyQueue
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output
 from window_consumer.engine.retry.queue import RetryQueue, may_be_pardoned
@@ -58,11 +59,11 @@ class StartGate:
         breaker: CircuitBreaker,
         dispatcher: Dispatcher,
         retry_queue: RetryQueue,
+        copy_queue: CopyQueue,
         output: Output,
         completion: Completion,
         outcomes: RecordOutcomes,
         suspects: CrashSuspects,
-        budget: MemoryBudget,
         counters: Counters,
         partitions: Mapping[TopicPartition, Partition],
         turn_decisions: TurnDecisions,
@@ -71,19 +72,22 @@ class StartGate:
         self._breaker = breaker
         self._dispatcher = dispatcher
         self._retry_queue = retry_queue
+        self._copy_queue = copy_queue
         self._output = output
         self._completion = completion
         self._outcomes = outcomes
         self._suspects = suspects
-        self._budget = budget
         self._counters = counters
         self._partitions = partitions
         self.in_a_hurry = False
         """Partitions are about to be released: spent records leave now or not at all."""
-        self._copies_first = self._failed_first = False
+        self._copies_first = False
         self._held_until = completion.held_until
         """The end of the last requested pause that was obeyed: nothing starts before."""
         self._sampling = RecordSampling(breaker, dispatcher)
+        self._single_starts = SingleStarts(
+            breaker, dispatcher, retry_queue, suspects, self._sampling
+        )
 
     def decide(self, decisions: Decisions, now: float) -> None:
         """Dispatch what may start, and publish what leaves."""
@@ -100,10 +104,11 @@ class StartGate:
         elif waits:
             self._dispatcher.release_all_gathered()
         elif WorkerHold.BREAKER in holds:
+            limit = self._breaker.limit or 0
             if WorkerHold.UNACKED_RESULTS not in holds:
-                self._start_few(decisions, now, self._breaker.limit or 0)
+                self._start_few(decisions, now, limit)
             elif not self._dispatcher.out:
-                self._start_few(decisions, now, min(1, self._breaker.limit or 0))
+                self._start_few(decisions, now, min(1, limit))
         elif WorkerHold.SUSPECT_ALONE in holds:
             self._dispatcher.release_all_gathered()
         self._turn_decisions.carry_out(now)
@@ -214,63 +219,9 @@ class StartGate:
             self._breaker.started(slice_, len(slice_.messages), now, kind, lane)
 
     def _start_few(self, decisions: Decisions, now: float, limit: int) -> None:
-        """Dispatch records one by one, as the breaker allows: up to ``limit``, or samples."""
-        breaker, dispatcher = self._breaker, self._dispatcher
-        if breaker.state is BreakerState.PAUSED:
-            return
-        if limit:
-            while len(dispatcher.out) < limit and not dispatcher.full:
-                if not self._try_one(decisions, now):
-                    return
-            return
-        for known in (False, True):
-            due = breaker.samples.is_due(now, known=known) and not dispatcher.full
-            if due and self._try_one(decisions, now, known=known):
-                return
-
-    def _try_one(self, decisions: Decisions, now: float, *, known: bool = True) -> bool:
-        """Dispatch one record: a new one if possible; return whether there was one.
-
-        Unless ``known``, its lane has not been sampled.
-        """
-        if self._breaker.samples.ends_hold:
-            slice_ = self._last_try(now)
-        elif self._breaker.state is BreakerState.OVERLOAD:
-            self._failed_first = not self._failed_first
-            slice_ = self._failed_one(now) if self._failed_first else None
-            slice_ = slice_ or self._sampling.new_one(now, known=True) or self._failed_one(now)
-        else:
-            slice_ = self._sampling.new_one(now, known=known)
-            if slice_ is None and known:
-                slice_ = self._failed_one(now)
-        if slice_ is None:
-            return False
-        self._send(decisions, slice_, now, self._sampling.place_of(slice_))
-        return True
-
-    def _failed_one(self, now: float) -> Slice | None:
-        """Return a suspect, half of a batch that ended its process, a retry or a copy."""
-        dispatcher = self._dispatcher
-        if self._suspects.cases and (suspect := next(self._suspects.slices(now), None)):
-            return suspect
-        # The last call was inconclusive: its process died on several records at once.
-        if half := dispatcher.next_half(now):
-            return half
-        if records := self._retry_queue.next_calls(1):
-            return dispatcher.again(records, now)
-        return dispatcher.single_copy(now)
-
-    def _last_try(self, now: float) -> Slice | None:
-        """Return a held record that is called once more; if that fails too, it leaves."""
-        if slice_ := self._sampling.new_one(now, known=True):
-            return slice_
-        slice_ = self._failed_one(now)
-        if slice_ is not None:
-            self._breaker.samples.let_go()
-            for seq in slice_.seqs:
-                if failed := slice_.again.get(seq):
-                    failed.released = True
-        return slice_
+        """Dispatch records one by one, as the breaker allows."""
+        for slice_, place in self._single_starts.next_slices(limit, now):
+            self._send(decisions, slice_, now, place)
 
     @property
     def _has_any_again(self) -> bool:
@@ -311,7 +262,7 @@ class StartGate:
             return self._breaker.departure(call, now, in_a_hurry=self.in_a_hurry)
 
         self._retry_queue.judge(judge, now)
-        for failed in self._retry_queue.to_publish(self._budget):
+        for failed in self._copy_queue.to_publish():
             if failed.is_dropped:
                 self._outcomes.drop(failed, now)
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from window_consumer.engine.decisions import Assigned, EngineRules, Outlived
+from window_consumer.engine.decisions import Assigned, Outlived
 from window_consumer.engine.guards.crash_history import CrashHistory
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition_state import HoldReason
@@ -16,8 +16,7 @@ from window_consumer.model.record import TopicPartition
 class OwnedPartitions:
     """Takes and releases partitions, and notifies each part. Owner: poll thread."""
 
-    def __init__(self, rules: EngineRules, parts: EngineParts):
-        self._rules = rules
+    def __init__(self, parts: EngineParts):
         self._parts = parts
         self.observer: Observer | None = None
         self.stopping = False
@@ -42,7 +41,7 @@ class OwnedPartitions:
             if assigned.unclean is not None and may_suspect:
                 capacity = partition.window.capacity
                 crash_history = CrashHistory(
-                    assigned.unclean, assigned.next_offset, capacity, self._rules.slots, now
+                    assigned.unclean, assigned.next_offset, capacity, parts.rules.slots, now
                 )
                 parts.suspects.begin(partition, crash_history)
             parts.resting.assigned(partition)

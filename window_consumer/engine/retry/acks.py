@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.retry.call_evidence import CallEvidence
+from window_consumer.engine.retry.copy_queue import CopyQueue
 from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.output import Output, Production
 from window_consumer.engine.retry.queue import RetryQueue
@@ -32,6 +33,7 @@ class Acks:
         breaker: CircuitBreaker,
         dispatcher: Dispatcher,
         retry_queue: RetryQueue,
+        copy_queue: CopyQueue,
         output: Output,
         counters: Counters,
         outcomes: RecordOutcomes,
@@ -41,6 +43,7 @@ class Acks:
         self._evidence = CallEvidence(breaker)
         self._dispatcher = dispatcher
         self._retry_queue = retry_queue
+        self._copy_queue = copy_queue
         self._records = retry_queue.records
         self.output = output
         self._counters = counters
@@ -54,7 +57,7 @@ class Acks:
         partition = failed.partition
         partition.let_go(len(failed.message))
         if error is not None:
-            self._retry_queue.not_published(failed, error, now)
+            self._copy_queue.not_published(failed, error, now)
             return
         if failed.forward is not None:
             outcome = failed.forward.outcome

@@ -7,21 +7,17 @@ records.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
-from attrs import evolve
-
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.guards.breaker.departures import Departure
 from window_consumer.engine.partition import Partition
-from window_consumer.engine.retry.failed_record import Detail, FailedRecord
+from window_consumer.engine.retry.failed_record import FailedRecord
 from window_consumer.engine.retry.failed_records import FailedRecords
 from window_consumer.engine.retry.policy import (
     JUDGED,
     PARDONED,
-    PUBLISH_BACKOFF,
     Jitter,
     Retry,
     RetryGroup,
@@ -35,16 +31,11 @@ from window_consumer.model.errors import (
     CallAgain,
     NotCalled,
     ProcessDiedError,
-    PublishFailedError,
     RetryLater,
     UnreadableHeaders,
 )
 from window_consumer.model.fault import Failure
-from window_consumer.model.headers import Reason
 from window_consumer.model.record import Message
-
-MAX_UNACKED = 1000
-"""The most copies in flight to the broker: enough for its batches, little to hold twice."""
 
 Judge = Callable[[FailedRecord], Departure]
 """Decides about a record whose attempts are spent; if it must wait, so must those behind it."""
@@ -65,8 +56,6 @@ class RetryQueue:
         """Records that a user has released; some may be finished already."""
         self.spares = False
         """Failed calls cost no attempt: the breaker is searching for the cause of many failures."""
-        self.keeps = False
-        """Only records that a user sends away leave: a rule has paused the worker."""
         self.stop: str | None = None
         """Why the worker must stop, once a rule requires it."""
 
@@ -153,6 +142,17 @@ class RetryQueue:
             self.records.move(failed, RecordState.HELD_BY_BREAKER)
         else:
             self.records.move(failed, RecordState.LEAVING)
+
+    def _why_to_stop(self, failed: FailedRecord) -> str:
+        """Name the setting that stops the worker; with broadcast one setting decides for all."""
+        fault, error = failed.failure.fault, failed.failure.error
+        when_spent = f"{'broadcast' if self._is_broadcast else 'retry'}.when_spent"
+        if not isinstance(error, NotCalled):
+            text = f"failed at attempt {failed.calls} ({fault.error_class})"
+            return f"{failed} {text} and {when_spent} is stop"
+        is_unroutable = not (self._is_broadcast or isinstance(error, UnreadableHeaders))
+        setting = "otherwise" if is_unroutable else when_spent
+        return f"{failed} {fault.message}, and {setting} is stop"
 
     def add_behind(
         self, first: FailedRecord, message: Message, seq: int, now: float
@@ -294,72 +294,6 @@ class RetryQueue:
         for failed in self.records:
             if failed.asks_later:
                 failed.spared = max(failed.spared, failed.asked_later)
-
-    # ---- copies
-
-    def to_publish(self, budget: MemoryBudget) -> Iterator[FailedRecord]:
-        """Yield the records whose copies should be sent now, up to the unacked limit.
-
-        A copy takes memory in addition to its record. One is always sent, whatever its size.
-        Records that are dropped now have no copies but are included: the caller finishes them.
-        """
-        records = self.records
-        unacked = len(records.unacked)
-        while unacked < MAX_UNACKED and (failed := records.first_leaving) is not None:
-            if self.keeps and failed.reason is not Reason.MANUAL:
-                return
-            size = len(failed.message)
-            if unacked and not budget.has_room_for(size):
-                return
-            if not failed.is_dropped:
-                records.move(failed, RecordState.UNACKED)
-                failed.partition.hold(size)
-                unacked += 1
-            yield failed
-
-    def not_published(self, failed: FailedRecord, error: PublishFailedError, now: float) -> None:
-        """Retry a copy later, smaller if it was too large."""
-        self._counters.publish_failures += 1
-        failed.publish_failures += 1
-        too_large = error.too_large and failed.forward is None
-        if too_large and self._shrink(failed):
-            self.records.move(failed, RecordState.LEAVING)
-        elif too_large and self._stops_for(failed, error):
-            self.records.move(failed, RecordState.STOPPING)
-        else:
-            backoff_s = PUBLISH_BACKOFF.backoff(failed.publish_failures, self._jitter)
-            self.records.wait(failed, now + backoff_s)
-
-    def _shrink(self, failed: FailedRecord) -> bool:
-        """Make a copy smaller; return False if that is not possible."""
-        if failed.detail is Detail.FULL:
-            failed.detail = Detail.WITHOUT_ERROR_TEXTS
-            return True
-        has_texts = failed.detail is Detail.WITHOUT_ERROR_TEXTS
-        refers = self._rules.on_oversize == "reference" and failed.end == "dead_letter"
-        if has_texts and refers and failed.spent is not None:
-            # A level must call the handler with the value, so the reference ends the ladder.
-            failed.detail, failed.spent = Detail.REFERENCE, evolve(failed.spent, level=None)
-            return True
-        return False
-
-    def _why_to_stop(self, failed: FailedRecord) -> str:
-        """Name the setting that stops the worker; with broadcast one setting decides for all."""
-        fault, error = failed.failure.fault, failed.failure.error
-        when_spent = f"{'broadcast' if self._is_broadcast else 'retry'}.when_spent"
-        if not isinstance(error, NotCalled):
-            text = f"failed at attempt {failed.calls} ({fault.error_class})"
-            return f"{failed} {text} and {when_spent} is stop"
-        is_unroutable = not (self._is_broadcast or isinstance(error, UnreadableHeaders))
-        setting = "otherwise" if is_unroutable else when_spent
-        return f"{failed} {fault.message}, and {setting} is stop"
-
-    def _stops_for(self, failed: FailedRecord, error: PublishFailedError) -> bool:
-        """Return whether the worker must stop because of a copy that is too large."""
-        if self._rules.on_oversize != "stop" or failed.detail is not Detail.WITHOUT_ERROR_TEXTS:
-            return False
-        self.stop = f"the copy of {failed} is too large and on_oversize is stop: {error}"
-        return True
 
 
 def may_be_pardoned(failed: FailedRecord) -> bool:

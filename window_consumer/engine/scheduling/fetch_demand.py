@@ -14,6 +14,7 @@ from collections.abc import Collection
 
 from attrs import frozen
 
+from window_consumer.engine.guards.backpressure import MemoryBudget
 from window_consumer.engine.guards.circuit_breaker import CircuitBreaker
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.batching import BatchDispatcher
@@ -53,6 +54,19 @@ class FetchDemand:
         self._dispatcher = dispatcher
         self._breaker = breaker
         self._batch_records = batch_records
+
+    def appetite(
+        self, partitions: Collection[Partition], budget: MemoryBudget, *, for_copies: bool
+    ) -> int:
+        """Return how many records to request now, see ``Engine.appetite``."""
+        expects_copies = for_copies and any(
+            each.retry_level.is_copy and each.is_fetched for each in partitions
+        )
+        wanted = self.records(partitions)
+        if not (wanted or expects_copies) or (partitions and not budget.wanted(partitions)):
+            return 0
+        most = budget.batch_records()
+        return most if expects_copies else min(most, wanted)
 
     def records(self, partitions: Collection[Partition]) -> int:  # noqa: ARG002 - in turn they count
         """Return how many records to request at once; 0 if enough are waiting.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
+from window_consumer.engine.retry.copy_queue import MAX_UNACKED
 from window_consumer.engine.retry.output import MAX_UNACKED_RESULTS, RESULTS_SHARE
-from window_consumer.engine.retry.queue import MAX_UNACKED
 from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.simulator.history import SimulationHistory
