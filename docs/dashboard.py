@@ -169,7 +169,7 @@ ROWS = (
                 "Busy ratio",
                 "percentunit",
                 (Line("avg by (worker) (window_consumer_busy_ratio@)"),),
-                "The share of the slots' time that calls took in the last minute.",
+                "The share of the slots' time spent in calls in the last minute.",
             ),
         ),
     ),

@@ -528,7 +528,7 @@ def test_with_a_certificate_it_is_https_and_sessions_stay_with_it(certificate: P
         ({"certificate": "."}, r"admin[.]tls[.]certificate: .* cannot be read: Is a directory"),
         ({"key": "certificate.pem"}, r"admin[.]tls: .* cannot be used: both have to be in PEM"),
         ({"certificate": "key.pem"}, r"admin[.]tls: .* cannot be used: both have to be in PEM"),
-        ({"key": "other.pem"}, r"admin[.]tls: .*: the key is not that of the certificate"),
+        ({"key": "other.pem"}, r"admin[.]tls: .*: the key does not belong to the certificate"),
         ({"key": "closed.pem"}, r"admin[.]tls: .*, the key without a passphrase"),
     ],
 )

@@ -23,7 +23,7 @@ def pipeline(commands: Commands) -> Commands:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--since", "yesterday"), "'yesterday' is no duration"),
+        (("--since", "yesterday"), "'yesterday' is not a duration"),
         (("--since", "-5m"), "'-5m' is negative"),
         (("--since", "5"), "'5' "),
         (

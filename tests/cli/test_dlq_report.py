@@ -211,7 +211,7 @@ def test_how_many_had_been_put_back_before_is_said(capsys: pytest.CaptureFixture
     report = findings(one, other)
     print_findings(report, "workers.yaml")
     reported = capsys.readouterr().out
-    said = "3 of them had been put back before, and failed again"
+    said = "3 of them had been put back before and failed again"
     assert reported.count(said) == 2, "of all, and of one cause"
     assert page(report, "workers.yaml").count(said) == 2
     print_findings(findings(other), "workers.yaml")
@@ -239,7 +239,7 @@ def test_how_many_were_put_back_and_how_many_wait_is_said(
 def test_that_nobody_knows_what_was_put_back_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     one = cause(put_back=None)
     report = findings(one, put_back=None, put_back_unknown="no broker answers")
-    said = "how many of them were put back is not known: no broker answers"
+    said = "the number that were put back is unknown: no broker answers"
     print_findings(report, "workers.yaml")
     reported, shown = capsys.readouterr().out, page(report, "workers.yaml")
     assert said in reported
@@ -261,7 +261,7 @@ def test_where_no_earlier_version_is_known_the_report_says_so(
     assert (later.began_with(one), later.oldest_known(one)) == (first, None)
     unreported = cause(sides={"version": (share(None),)})
     assert findings(unreported).oldest_known(unreported) is None
-    said = "seen since version 2 (shop-charge): no dead letter of an earlier version is known"
+    said = "seen since version 2 (shop-charge): no dead letters of earlier versions are known"
     for report, is_said in ((alone, True), (later, False), (findings(unreported), False)):
         print_findings(report, "workers.yaml")
         assert (said in capsys.readouterr().out) == is_said

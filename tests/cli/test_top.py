@@ -86,7 +86,7 @@ def test_a_copy_that_does_not_answer_beside_others_is_shown(top: Top, golden: Go
     [
         (("gopher://x",), "is not a worker's address"),
         (("--interval", "1ms"), "at least 0.1s"),
-        (("--ca", __file__, "https://127.0.0.1:1"), "no certificates can be read there"),
+        (("--ca", __file__, "https://127.0.0.1:1"), "it has no readable certificates"),
         (("--token", "a\nb"), "the token has characters"),
     ],
 )

@@ -145,9 +145,9 @@ def test_a_trace_without_keys_has_none_to_look_for(trace: Trace, golden: Golden)
     ("options", "said"),
     [
         (("--since", "1h", "--from", "2026-01-01"), "--since and --from are mutually exclusive"),
-        (("--from", "2026-01-02", "--to", "2026-01-01"), "--to has to lie after --from"),
-        (("--from", "2026-01-02", "--to", "2026-01-02"), "--to has to lie after --from"),
-        (("--since", "1h", "--to", "2026-01-01"), "--to has to lie after --since"),
+        (("--from", "2026-01-02", "--to", "2026-01-01"), "--to must be after --from"),
+        (("--from", "2026-01-02", "--to", "2026-01-02"), "--to must be after --from"),
+        (("--since", "1h", "--to", "2026-01-01"), "--to must be after --since"),
         (("--from", "noon"), "'noon' is not a time"),
         (("--since", "1"), "'1' "),
         (("--at", "orders/x"), "--at orders/x: write orders, orders/0 or orders/0/17"),

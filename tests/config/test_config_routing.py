@@ -45,7 +45,7 @@ def test_conditions_may_come_from_set(loaded: Load, worker_text: WorkerText) -> 
         (["handler: []"], "workers.yaml:7: workers.charge.handler: the list is empty"),
         (
             ["handler: [a, a]"],
-            "workers.yaml:7: workers.charge.handler[1]: 'a' is in the list twice",
+            "workers.yaml:7: workers.charge.handler[1]: 'a' appears twice in the list",
         ),
         (["handler: [a, 5]"], "workers.yaml:7: workers.charge.handler[1]: 5 is not the name"),
         (["handler: {a: b}"], "workers.yaml:7: workers.charge.handler: a mapping is not the name"),

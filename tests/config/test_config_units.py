@@ -114,10 +114,10 @@ def test_sizes_are_written_in_the_largest_unit_that_gives_a_whole_number(
         ("5sec", "has the unknown unit 'sec'", "write 5s"),
         ("5x", "has the unknown unit 'x'", "units are ms, s, m, h, d"),
         ("-5s", "is negative", ""),
-        ("1m30s", "is no duration", ""),
-        ("", "is no duration", ""),
-        ("5 s", "is no duration", ""),
-        ("\N{ARABIC-INDIC DIGIT FIVE}s", "is no duration", ""),
+        ("1m30s", "is not a duration", ""),
+        ("", "is not a duration", ""),
+        ("5 s", "is not a duration", ""),
+        ("\N{ARABIC-INDIC DIGIT FIVE}s", "is not a duration", ""),
         ("9" * 400 + "s", "is too large", ""),
         ("9" * 5000 + "s", "is too large", ""),
     ],
@@ -135,8 +135,8 @@ def test_what_is_no_duration_is_refused_with_what_was_meant(
     [
         ("50", "has no unit", "write 50%"),
         ("0.5", "has no unit", "write 50%"),
-        ("50 %", "is no percentage", ""),
-        ("half", "is no percentage", ""),
+        ("50 %", "is not a percentage", ""),
+        ("half", "is not a percentage", ""),
         ("-5%", "is negative", ""),
     ],
 )
@@ -154,8 +154,8 @@ def test_what_is_no_percentage_is_refused_with_what_was_meant(
         ("64", "has no unit", "write 64B or 64MiB"),
         ("64mib", "has the unknown unit 'mib'", "write 64MiB"),
         ("64M", "has the unknown unit 'M'", "write 64MiB"),
-        ("0.3B", "is no whole number of bytes", ""),
-        ("lots", "is no size", ""),
+        ("0.3B", "is not a whole number of bytes", ""),
+        ("lots", "is not a size", ""),
     ],
 )
 def test_what_is_no_size_is_refused_with_what_was_meant(text: str, wrong: str, hint: str) -> None:
@@ -167,11 +167,11 @@ def test_what_is_no_size_is_refused_with_what_was_meant(text: str, wrong: str, h
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("5s", "has no two ends"),
-        ("5s..200ms", "has its ends the wrong way round"),
+        ("5s", "does not have two ends"),
+        ("5s..200ms", "has its ends in the wrong order"),
         ("0..5s", "begins at 0"),
         ("1..5s", "has an end, '1', that has no unit"),
-        ("1s..", "has an end, '', that is no duration"),
+        ("1s..", "has an end, '', that is not a duration"),
     ],
 )
 def test_what_is_no_range_is_refused(text: str, wrong: str) -> None:

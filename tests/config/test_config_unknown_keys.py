@@ -17,7 +17,7 @@ WorkerText = Callable[..., str]
         ("Topics", "did you mean topics?"),
         ("attempts", "did you mean retry.attempts?"),
         ("cell_records", "did you mean window.cell_records?"),
-        ("fetch.min.bytes", "Kafka properties stand below kafka:"),
+        ("fetch.min.bytes", "Kafka properties belong below kafka:"),
         ("zzz", "known are enabled, handler, topics"),
     ],
 )

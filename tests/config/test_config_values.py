@@ -128,7 +128,7 @@ def test_a_wrong_value_of_the_breaker_is_reported(
             "fatal",
             "'ValueError' is not a list of dotted names of exception cl",
         ),
-        ("retryable: [a.B, a.B]", "retryable[1]", "'a.B' is in the list twice"),
+        ("retryable: [a.B, a.B]", "retryable[1]", "'a.B' appears twice in the list"),
         ("when_spent: dlq", "when_spent", "'dlq' is not one of dead_letter, stop or drop"),
         ("on_oversize: cut", "on_oversize", "'cut' is not one of hold, stop or reference"),
         (
@@ -156,7 +156,7 @@ def test_a_wrong_value_in_a_section_is_reported(
         ("topics: ['']", "topics[0]", "'' is not a topic name"),
         ("topics: [no]", "topics[0]", "no is not a topic name of letters, digits, dots, dashes "),
         ("topics: [^a]", "topics[0]", "'^a' is not a topic name"),
-        ("topics: [a, a]", "topics[1]", "'a' is in the list twice"),
+        ("topics: [a, a]", "topics[1]", "'a' appears twice in the list"),
         ("patterns: ^a", "patterns", "'^a' is not a list of regular expressions; write ['^a']"),
         ("patterns: [a]", "patterns[0]", "'a' is not a regular expression that begins with ^"),
         ("patterns: [^a|b]", "patterns[0]", "'^a|b' is not a regular expression that begins with"),

@@ -56,7 +56,7 @@ def test_a_file_that_is_no_mapping_is_refused(
         ("a: b: c\n", "workers.yaml:1:5: ", "mapping values are not allowed here"),
         ("a: 1\n---\nb: 2\n", "workers.yaml:2:1: ", "found another document"),
         ("a: 'b\n", "workers.yaml:2:1: ", "unexpected end of stream"),
-        ("a: {b: ${N}}\n", "workers.yaml:1:9: ", "inside of { } and [ ] write quotes around ${"),
+        ("a: {b: ${N}}\n", "workers.yaml:1:9: ", "inside { } and [ ] write quotes around ${"),
         (
             "a: {group}.b\n",
             "workers.yaml:1:11: ",
@@ -183,7 +183,7 @@ def test_what_yaml_takes_for_a_number_and_is_none_is_refused(
     refused: Refuse, worker_text: WorkerText, value: str
 ) -> None:
     message = refused(worker_text(f"concurrency: {value}"))
-    assert message.startswith("workers.yaml:7: workers.charge.concurrency: is no ")
+    assert message.startswith("workers.yaml:7: workers.charge.concurrency: is not a ")
 
 
 def test_a_key_that_is_no_text_is_refused(

@@ -39,23 +39,23 @@ class Json(JSONResponse):
 
 
 class ReadingRoute(Route):
-    """A route that changes nothing whatever its method: the role read suffices for it."""
+    """A route that changes nothing, whatever its method: the role read suffices."""
 
 
 PRINCIPAL: Final = "principal"
-"""Where the state of a request that has passed the guard has who sends it."""
+"""The key of the sender in the state of a request that has passed the guard."""
 
 
 def principal_of(request: Request) -> Principal:
-    """Return who sends a request that has passed."""
+    """Return the sender of a request that has passed the guard."""
     principal: Principal = request.scope["state"][PRINCIPAL]
     return principal
 
 
 def who_asks(request: Request) -> str:
-    """Return the name and the address of who sends a request, for the log.
+    """Return the name and address of a request's sender, for the log.
 
-    Empty for a replica, which only its parent asks: that has logged it.
+    Empty in a replica: only its parent queries it, and logs the request itself.
     """
     name, address = principal_of(request).name, address_of(request.scope)
     return f"{name} at {address}" if name and address else address
@@ -68,26 +68,26 @@ def principal_fields(request: Request) -> dict[str, str]:
 
 @frozen
 class Asker:
-    """Who sends a request, for log lines."""
+    """The sender of a request, for log lines."""
 
     text: str
-    """See ``who_asks``; empty for a replica's parent, which writes the line itself."""
+    """See ``who_asks``; empty for a replica's parent, which logs the request itself."""
     fields: Mapping[str, str]
 
     @classmethod
     def of(cls, request: Request) -> Asker:
-        """Return who sends a request."""
+        """Return the sender of a request."""
         return cls(who_asks(request), principal_fields(request))
 
 
 def address_of(scope: Scope) -> str:
-    """Return the address of who sends a request; empty for a Unix socket."""
+    """Return the address of a request's sender; empty for a Unix socket."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 async def answered(ask: Callable[[], T]) -> T:
-    """Run a question on a thread of its own; a long one does not keep the process alive."""
+    """Run a query on a separate thread; a long one does not keep the process alive."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -125,7 +125,7 @@ async def fields_of(request: Request) -> dict[str, Any]:
 
 
 def outcomes_module() -> str:
-    """Return what pages need of the table of outcomes, as a module of JavaScript."""
+    """Return the table of outcomes for pages, as a JavaScript module."""
     rows = [
         {
             "counter": row.counter,
@@ -140,5 +140,5 @@ def outcomes_module() -> str:
 
 
 def error(status: HTTPStatus, text: str) -> JSONResponse:
-    """Return an error response, which repeats nothing of the request."""
+    """Return an error response, which never quotes the request."""
     return Json({"error": text}, status)

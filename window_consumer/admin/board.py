@@ -1,7 +1,7 @@
 """What the admin address reports about the workers of a process, as plain values for JSON.
 
-Every method may block until a poll thread answers, so it runs on a thread of its own. Times are
-milliseconds since 1970, durations are seconds.
+Every method may block until a poll thread answers, so it runs on a separate thread. Times are in
+milliseconds since 1970, durations in seconds.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Board(Protocol):
         """Return the state of all workers, as ``/api/windows`` serves it."""
 
     def frame(self, since: int) -> dict[str, Any]:
-        """Return what the page shows, with the samples that are newer than ``since``.
+        """Return the data of the page, with the samples that are newer than ``since``.
 
         It is the answer of ``windows`` with fewer calls, and without single cells and records.
         """
@@ -84,7 +84,7 @@ class Board(Protocol):
         """
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
-        """Release what a worker's breaker holds, or declare an outage, and return the result.
+        """Release the records that a breaker holds, or declare an outage; return the result.
 
         None if it did not answer in time.
         """
@@ -126,7 +126,7 @@ class WorkersBoard:
     def __init__(self, process: str, mask: Callable[[str], str], rules: MaskRules):
         """``process`` is the number of one of several replicas, else empty.
 
-        ``mask`` hides the configuration's secrets in texts; ``rules`` say what to hide of records.
+        ``mask`` hides the configuration's secrets in texts; ``rules`` hide parts of records.
         """
         self._process = process
         self._mask = mask
@@ -153,7 +153,7 @@ class WorkersBoard:
         return {"process": self._process, "time": now_ms(), "workers": list(map(to_json, workers))}
 
     def frame(self, since: int) -> dict[str, Any]:
-        """Return what the page shows, with the samples that are newer than ``since``."""
+        """Return the data of the page, with the samples that are newer than ``since``."""
         workers = [self._framed(worker, since) for worker in self._workers]
         return {"time": now_ms(), "workers": list(map(to_json, workers))}
 
@@ -206,7 +206,7 @@ class WorkersBoard:
         return worker.interventions.set_concurrency(request)
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
-        """Release what a worker's breaker holds, or declare an outage, and return the result."""
+        """Release the records that a breaker holds, or declare an outage; return the result."""
         worker = self._worker(at.worker)
         if worker is None:
             return BreakerAnswer.NO_SUCH_WORKER
@@ -223,7 +223,7 @@ class WorkersBoard:
         return next((each for each in self._workers if each.name == name), None)
 
     def _seen(self, worker: Worker, *, stacks: bool, history: bool) -> WorkerSnapshot:
-        """Return what may be shown of a worker; queries its poll thread twice."""
+        """Return the displayable data of a worker; queries its poll thread twice."""
         seen = worker.snapshot(ANSWER_S)
         with self._lock:
             past = self._history_of(worker)

@@ -1,4 +1,4 @@
-"""The commands that ask an admin address: ``top``, ``doctor``, ``resume`` and others."""
+"""The commands that query an admin address: ``top``, ``doctor``, ``resume`` and others."""
 
 from __future__ import annotations
 

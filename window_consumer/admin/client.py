@@ -31,7 +31,7 @@ _LARGEST: Final = 64 * 2**20
 NOT_A_WORKER: Final = "it does not answer like a worker"
 
 _ATTEMPTS: Final = 3
-"""If a replica is later still, the others have obeyed; to ask them again changes nothing."""
+"""If a replica is later still, the others have obeyed; repeating the command changes nothing."""
 
 
 class AskError(RunError):
@@ -105,7 +105,7 @@ class Access:
         try:
             context = ssl.create_default_context(cafile=self.authority)
         except OSError as error:
-            raise UsageError(f"{self.authority}: no certificates can be read there: {error}") from (
+            raise UsageError(f"{self.authority}: it has no readable certificates: {error}") from (
                 error
             )
         context.check_hostname = not self.any_name
@@ -165,7 +165,7 @@ def command(address: AdminAddress, path: str, access: Access) -> tuple[int, Any]
 def command_worker(
     worker: str, path: str, address: AdminAddress, access: Access, reason: str = ""
 ) -> None:
-    """Have a worker, in all replicas, obey a command that may be repeated.
+    """Send a repeatable command to a worker in all replicas.
 
     ``path`` follows the worker's name. Raises RunError with the reason of a refusal.
     """
@@ -226,7 +226,7 @@ def _why(error: Exception, timeout_s: float) -> str:
         return "nothing listens there: is the worker running, with `admin: {listen: ...}`?"
     if isinstance(error, OSError):
         return f"not reached: {error.strerror or error}"
-    return "what answers there does not speak HTTP"
+    return "the server there does not speak HTTP"
 
 
 def _refusal(status: int, *, with_token: bool) -> str:
@@ -234,12 +234,12 @@ def _refusal(status: int, *, with_token: bool) -> str:
         given = "the token is wrong" if with_token else "a token is needed"
         return f"{given}: give it with --token or WINDOW_CONSUMER_TOKEN"
     if status == HTTPStatus.NOT_FOUND:
-        return f"what answers there has no {WINDOWS}: is it a worker's `admin.listen`?"
+        return f"the server there has no {WINDOWS}: is it a worker's `admin.listen`?"
     return f"answers with status {status}"
 
 
 def _own_words(status: int, text: bytes) -> str | None:
-    """Return the line with which ``dev`` says that its application does not run."""
+    """Return the line with which ``dev`` reports that its application is not running."""
     if status != HTTPStatus.SERVICE_UNAVAILABLE:
         return None
     try:

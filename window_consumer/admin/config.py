@@ -25,7 +25,7 @@ from window_consumer.config.sections.listening import ListenSection, TlsConfig, 
 
 _OPEN_TO_OTHERS: Final = """\
 is {given}, which others can reach, without {missing}; choose:
-  listen: 127.0.0.1:{port}, and look at it through a tunnel (kubectl port-forward, ssh -L)
+  listen: 127.0.0.1:{port}, and use it through a tunnel (kubectl port-forward, ssh -L)
   admin.token and admin.tls: {{certificate: ..., key: ...}}, both of them
   insecure: true, if something in front of it provides both"""
 
@@ -36,12 +36,12 @@ _HOST: Final = r"^[A-Za-z0-9._-]{1,253}$|^\[?[0-9A-Fa-f:.]+\]?$"
 def _wrong_host(name: str) -> str | None:
     if re.fullmatch(_HOST, name):
         return None
-    return "is not a host name or IP address: it has no scheme, no port, and no * in it"
+    return "is not a host name or IP address: omit scheme and port, and do not use *"
 
 
 @frozen(kw_only=True)
 class AdminConfig(ListenSection):
-    """The live window for people, and what they may do there."""
+    """The live window, and the permissions of its users."""
 
     listen: str | None = field(
         default=None,
@@ -57,18 +57,19 @@ class AdminConfig(ListenSection):
         default=None,
         repr=False,
         metadata=about(
-            "What a person or a program must present: `Authorization: Bearer ...`, or in the "
-            "page's form. 16 characters or more; always a secret.",
+            "The token that a person or a program must present: as `Authorization: Bearer ...`, "
+            "or in the page's form. 16 characters or more; always a secret.",
             kind=token_kind(),
-            default="none: everybody who can reach the address may look and pause",
+            default="none: everybody who can reach the address may view and pause",
             secret=True,
         ),
     )
     tokens: Tokens = field(
         default=NO_TOKENS,
         metadata=about(
-            "Further tokens, by the names that the log has for who acts. Those with the role read "
-            "see everything and change nothing. `token` is one with the role operate, named admin.",
+            "Further tokens, by the names that the log shows for their actions. With the role "
+            "read, they see everything and change nothing. `token` has the role operate and the "
+            "name admin.",
             kind=tokens_kind(),
             default="none",
         ),
@@ -79,9 +80,9 @@ class AdminConfig(ListenSection):
     hosts: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "The names by which this address may be called, as in the header `Host`, without a "
-            "port: those of a proxy or a Kubernetes service. This machine's own names (localhost, "
-            "127.0.0.1, the host of `listen`) always count.",
+            "The host names that requests may use for this address (the header `Host`, without a "
+            "port): those of a proxy or a Kubernetes service. This machine's own names (localhost, "
+            "127.0.0.1, the host of `listen`) are always allowed.",
             kind=kinds.list_of(
                 kinds.text("the name of a host, such as admin.example.com", _wrong_host, _HOST),
                 "names of hosts",
@@ -94,8 +95,8 @@ class AdminConfig(ListenSection):
     values: bool = field(
         default=False,
         metadata=about(
-            "Whether a person who asks for a record's value sees it, masked by `mask`. Without "
-            "it, keys, headers and errors are shown, but no values.",
+            "Whether people may request the values of records, masked by `mask`. Otherwise "
+            "keys, headers and errors are shown, but no values.",
             kind=kinds.boolean(),
             reason="only the application knows what values contain",
         ),
@@ -113,10 +114,10 @@ class AdminConfig(ListenSection):
     insecure: bool = field(
         default=False,
         metadata=about(
-            "Whether an address that others can reach may do without token or TLS, because "
+            "Whether an address that others can reach needs no token or TLS, because "
             "something in front of it provides both.",
             kind=kinds.boolean(),
-            reason="keys and errors are not for everybody, and pausing even less so",
+            reason="not everybody may see keys and errors, let alone pause workers",
         ),
     )
 
@@ -130,7 +131,7 @@ class AdminConfig(ListenSection):
 
 
 def conflicts(admin: AdminConfig, given: Collection[str]) -> Iterator[Problem]:
-    """Yield what is wrong although each key is right."""
+    """Yield conflicts between valid keys."""
     del given
     tls, address = admin.tls, admin.address
     if admin.token is not None and ADMIN in admin.tokens:

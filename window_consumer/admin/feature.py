@@ -40,7 +40,7 @@ class RunningAdmin(RunningFeature):
 
 
 class AdminFeature(Feature):
-    """The admin address, its page and the commands that ask it."""
+    """The admin address, its page and the commands that query it."""
 
     name = "admin"
     section = Section(

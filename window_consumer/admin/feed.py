@@ -1,7 +1,7 @@
 """Frames for all open pages: each frame is built once, and no page waits for another.
 
 A slow page misses frames; each frame is complete, except that charts get the last few samples. With
-many pages the rate of frames drops, so that the cost stays equal.
+more pages there are fewer frames per second, so the total cost stays the same.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Feed:
         except Exception:
             # A failed frame must not prevent the next one.
             _log.exception(
-                "admin: no frame could be made; please report this bug",
+                "admin: building a frame failed; please report this bug",
                 extra={"event": LogEvent.ADMIN_FRAME_FAILED},
             )
             return None

@@ -15,7 +15,7 @@ from window_consumer.admin.answers import FILES, Json, answered
 from window_consumer.plan.feature import PageLink
 
 _FRESH_S: Final = 2.0
-"""All pages that ask within this time get one answer: each costs the cluster some requests."""
+"""Pages that ask within this time share one answer, because each costs the cluster requests."""
 
 
 class GroupPages:

@@ -1,4 +1,4 @@
-"""The status of each worker's group according to Kafka: no worker need run."""
+"""The status of each worker's group according to Kafka; works without running workers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from window_consumer.plan.ladder_topics import CopyTopic, copy_topics
 from window_consumer.plan.topics.patterns import matching_topics
 
 _DEADLINE_S: Final = 10.0
-"""How long a broker may take: a person waits."""
+"""How long a broker may take; short, because a person waits."""
 
 
 @frozen
 class GroupTopic:
-    """A topic of a worker, and what its records wait for."""
+    """A topic of a worker, and its purpose."""
 
     name: str
     kind: str
@@ -35,14 +35,14 @@ class GroupTopic:
 
 
 class GroupStatuses:
-    """Asks the clusters of a configuration. Owner: one thread at a time."""
+    """Queries the clusters of a configuration. Owner: one thread at a time."""
 
     def __init__(self, context: PageContext, *, deadline_s: float = _DEADLINE_S):
         self._context = context
         self._deadline_s = deadline_s
 
     def all(self) -> dict[str, Any]:
-        """Return the status of each worker as plain values; ``error`` where nobody answers."""
+        """Return the status of each worker as plain values; ``error`` without an answer."""
         workers = self._context.config.workers.values()
         return {"time": now_ms(), "workers": [self._status(each) for each in workers]}
 
@@ -85,7 +85,7 @@ class GroupStatuses:
 
 
 def topics_of(worker: WorkerConfig, config: Config, names: Sequence[str]) -> Iterator[GroupTopic]:
-    """Yield the topics of a worker that exist: each source, what its copies wait in, dead letters.
+    """Yield a worker's existing topics: each source, its retry and park topics, its dead letters.
 
     ``names`` are all topics of the cluster.
     """
@@ -103,7 +103,7 @@ def topics_of(worker: WorkerConfig, config: Config, names: Sequence[str]) -> Ite
             known.add(each.name)
             if each.name in there:
                 yield each
-    for name in names:  # levels that the configuration has no longer
+    for name in names:  # levels that were removed from the configuration
         if name not in known and TopicNames(worker, config.topics).is_read(name):
             yield GroupTopic(name, "retry", "", name.rpartition(".")[2])
 

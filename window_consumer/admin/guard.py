@@ -1,9 +1,9 @@
 """Access control of the admin address, and the security headers for browsers.
 
-- With tokens, everything except the login form and the page's own files requires one; what changes
-  something requires the role operate.
-- Other sites' pages get nothing, even without a token: neither by a request from their page, nor by
-  a name of theirs that resolves to this machine (DNS rebinding).
+- With tokens, everything except the login form and the page's own files requires one; changes
+  require the role operate.
+- Other sites' pages get nothing, even without a token: not by a request from their page, and not by
+  their own name that resolves to this machine (DNS rebinding).
 - Displayed content cannot run: scripts come only from here, and no page can be framed.
 """
 
@@ -65,7 +65,7 @@ class Gate:
     """The rules that every request must pass."""
 
     tokens: Tokens = NO_TOKENS
-    """By name; without any, everybody who reaches the address may do everything."""
+    """By name; if empty, everybody who reaches the address may do everything."""
     hosts: frozenset[str] | None = None
     """The allowed host names of this address, in lower case; None for any."""
     any_ip_address: bool = False
@@ -86,7 +86,7 @@ class Gate:
         return f"{until}.{name}.{self._signed(until, name)}"
 
     def principal(self, headers: Headers) -> Principal | None:
-        """Return who sends a request with a token or a session; None if it has neither."""
+        """Return the sender of a request with a token or a session; None if it has neither."""
         if not self.tokens:
             return ANYBODY
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -95,7 +95,7 @@ class Gate:
         return self._owner_of_session(cookie_parser(headers.get("cookie", "")).get(self.cookie, ""))
 
     def owner_of(self, given: str) -> Principal | None:
-        """Return whose token this is; compares with all in constant time."""
+        """Return the owner of a token; compares with all in constant time."""
         found = [
             Principal(name, each.role)
             for name, each in self.tokens.items()
@@ -185,7 +185,7 @@ class Guard:
             return error(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "this address does not have that name: use the host in admin.listen, or"
-                " list this one in admin.hosts",
+                " add this name to admin.hosts",
             )
         is_page = scope["method"] in _SAFE and not path.startswith("/api/")
         if not is_page and gate.is_from_elsewhere(scope["method"], headers):
@@ -218,7 +218,7 @@ class Guard:
 
 
 def _shows_something(refusal: Response, scope: Scope) -> bool:
-    """Return whether a request was refused although it has a token."""
+    """Return whether a request with a token was refused."""
     return refusal.status_code == HTTPStatus.UNAUTHORIZED and "authorization" in Headers(
         scope=scope
     )

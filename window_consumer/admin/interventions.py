@@ -1,4 +1,4 @@
-"""What users decide about records: runs it and puts the poll thread's answer into words."""
+"""Runs users' interventions and describes the poll thread's answers."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ WORDS: Final[Mapping[InterventionResult, str]] = {
     InterventionResult.SKIPPED: "it is skipped",
     InterventionResult.DEAD_LETTERED: "it is among the dead letters",
     InterventionResult.LEAVING: "its copy has not been acked yet: it stays open until then, and the"
-    " log says why if the broker refuses it",
-    InterventionResult.NOT_ASSIGNED: "no worker of that name has that partition here",
+    " log has the reason if the broker refuses the copy",
+    InterventionResult.NOT_ASSIGNED: "no worker of that name owns that partition here",
     InterventionResult.NOT_IN_WINDOW: "no record with that offset is in the window: it has not"
     " arrived yet, or the log has none there",
-    InterventionResult.FINISHED: "it is finished already",
-    InterventionResult.NOT_FAILED: "no call of it has failed: only records that failed, and wait,"
-    " can be taken out of the way",
-    InterventionResult.RUNNING: "its call is running, which cannot be ended safely: its lane would"
-    " go on beside it; ask again when it has returned, or pause the partition first",
+    InterventionResult.FINISHED: "it is already finished",
+    InterventionResult.NOT_FAILED: "none of its calls has failed: only failed records that wait can"
+    " be removed",
+    InterventionResult.RUNNING: "its call is running and cannot be ended safely: its lane would"
+    " continue beside it; try again when it has returned, or pause the partition first",
     InterventionResult.IN_FLIGHT: "it is about to be called, or its copy waits for an ack;"
-    " ask again",
+    " try again",
     InterventionResult.NO_DEAD_LETTERS: "the worker has no dead-letter topic (retry.when_spent):"
     " skip it",
 }
@@ -66,16 +66,16 @@ BREAKER_WORDS: Final[Mapping[BreakerAnswer, str]] = {
 
 CONCURRENCY_WORDS: Final[Mapping[ConcurrencyAnswer, str]] = {
     ConcurrencyAnswer.OBEYED: "done",
-    ConcurrencyAnswer.TOO_MANY: "that is more than it was started with: raise concurrency in its"
-    " configuration and restart it",
-    ConcurrencyAnswer.LEASES: "its calls are leases (pull), and clients decide how many they ask"
-    " for: see pull.max_in_flight",
+    ConcurrencyAnswer.TOO_MANY: "that exceeds the concurrency at its start: raise concurrency in"
+    " its configuration and restart it",
+    ConcurrencyAnswer.LEASES: "its calls are leases (pull), and clients decide how many they"
+    " request: see pull.max_in_flight",
     ConcurrencyAnswer.NO_SUCH_WORKER: "there is no such worker here",
 }
 
 
 def is_reason(text: str) -> bool:
-    """Return whether a text is fit to be shown as a user's reason; see ``NO_REASON``."""
+    """Return whether a text is acceptable as a user's reason; see ``NO_REASON``."""
     return len(text) <= LONGEST_REASON and text.isprintable()
 
 

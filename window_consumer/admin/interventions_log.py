@@ -1,4 +1,4 @@
-"""Log lines about what people do at the admin address; of replicas their parent writes them."""
+"""Log lines about people's actions at the admin address; replicas leave them to their parent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cell_fields(event: LogEvent, asker: Asker, at: CellPlace) -> dict[str, objec
 
 
 def log_halt(asker: Asker, at: BoardAddress, what: str, reason: str, *, done: bool | None) -> None:
-    """Log who requested what, like ``log_intervention``."""
+    """Log a request, like ``log_intervention``."""
     if asker.text:
         _log.warning(
             "%s: %s asked to %s %s: %s",
@@ -51,7 +51,7 @@ def log_halt(asker: Asker, at: BoardAddress, what: str, reason: str, *, done: bo
 def log_concurrency(
     asker: Asker, at: BoardAddress, asked: ConcurrencyRequest, result: ConcurrencyAnswer | None
 ) -> None:
-    """Log who requested what, like ``log_intervention``."""
+    """Log a request, like ``log_intervention``."""
     if asker.text:
         _log.warning(
             "%s: %s asked for concurrency %s: %s",
@@ -71,7 +71,7 @@ def log_concurrency(
 
 
 def log_decision(asker: Asker, at: BoardAddress, what: str, result: BreakerAnswer | None) -> None:
-    """Log who decided what, like ``log_intervention``."""
+    """Log a decision, like ``log_intervention``."""
     if asker.text:
         _log.warning(
             "%s: %s asked to %s what its circuit breaker holds: %s",
@@ -92,7 +92,7 @@ def log_decision(asker: Asker, at: BoardAddress, what: str, result: BreakerAnswe
 def log_intervention(
     asker: Asker, at: CellPlace, wanted: Intervention, verdict: InterventionResult | None
 ) -> None:
-    """Log who requested what; with several replicas their parent does it."""
+    """Log a request and its sender; with several replicas their parent does it."""
     if asker.text:
         _log.warning(
             "%s: %s asked to %s %s@%d: %s",

@@ -1,4 +1,4 @@
-"""Wrong tokens: each answer is delayed, increasingly, and logged with its address."""
+"""Delays the answers to wrong tokens, increasingly, and logs their addresses."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from window_consumer.runtime.log import own_logger
 
 FIRST_DELAY_S: Final = 0.5
 LONGEST_DELAY_S: Final = 8.0
-"""The delay starts at half a second, for a typing error, and doubles up to this."""
+"""The delay starts at half a second, for typing errors, and doubles up to this."""
 
 _FORGET_S: Final = 60.0
-"""After this long without a wrong token an address starts over."""
+"""After this long without a wrong token, an address starts over."""
 
 _QUIET_S: Final = 10.0
 """At most one line per address in this time: repeated attempts must not fill the log."""

@@ -38,14 +38,14 @@ MOST_OF_A_VALUE: Final = 64 * 1024
 """The limits of displayed texts, in characters, and of the number of headers."""
 
 MOST_JSON: Final = 256 * 1024
-"""Bytes of a key or value that are parsed as JSON, which blocks handlers for some milliseconds."""
+"""The most bytes of a key or value to parse as JSON; this blocks handlers for milliseconds."""
 
 _MOST_LOOKED_INTO: Final = 1024 * 1024
-"""Bytes of all values of one answer that are searched for masked fields, because errors may quote
-them."""
+"""The most bytes of all values of one answer to search for masked fields, which errors may quote.
+"""
 
-_TEXT_WITHHELD: Final = f"what it says is not shown: the value is {TOO_LARGE}"
-_TEXTS_WITHHELD: Final = f"what it says is not shown: {TOO_MUCH}"
+_TEXT_WITHHELD: Final = f"its text is not shown: the value is {TOO_LARGE}"
+_TEXTS_WITHHELD: Final = f"its text is not shown: {TOO_MUCH}"
 
 _ERROR: Final = re.compile("error|exception|stack", re.IGNORECASE)
 """Matches the names of error headers in copies, ours and those of other frameworks."""
@@ -69,8 +69,7 @@ class RecordView:
     ) -> list[RecordSnapshot]:
         """Return the displayable data of records in a topic, without their values.
 
-        ``source`` is the topic that they came from. ``lists`` is the number of lists in the same
-        answer.
+        ``source`` is their original topic. ``lists`` is the number of lists in the same answer.
         """
         left = self.most_looked_into // lists
         listed = []
@@ -107,7 +106,7 @@ class RecordView:
         return {"form": form, "bytes": size, "text": text, "is_cut": is_cut}
 
     def snapshot(self, windows: WindowsSnapshot, loggable_key: LoggableKey) -> WindowsSnapshot:
-        """Return a worker's windows without keys that must stay hidden."""
+        """Return a worker's windows without hidden keys."""
 
         def partition(each: PartitionSnapshot) -> PartitionSnapshot:
             if each.hottest_key is None:
@@ -135,7 +134,7 @@ class RecordView:
         return evolve(windows, partitions=partitions, parked=parked, shares=shares)
 
     def _shortened_key(self, topic: str, key: str, loggable_key: LoggableKey) -> str:
-        """Return the beginning of a key as it may be shown."""
+        """Return the displayable beginning of a key."""
         # The fields of truncated JSON cannot be masked.
         has_fields = any(rule.fields for rule in self.rules.rules)
         is_hidden = has_fields and key.lstrip()[:1] in {"{", "["}

@@ -26,10 +26,10 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.replica import HttpAnswer, ask
 
 _LONGER_S: Final = 0.5
-"""How much longer a replica takes than its poll threads, each of which it waits for."""
+"""How much longer a replica takes than its poll threads, because it waits for each of them."""
 
 _HALT_S: Final = 11.0
-"""Longer than a poll thread has to pause."""
+"""Longer than a poll thread may take to pause."""
 
 _INTERVENE_S: Final = _HALT_S + DEADLINE_S
 """Includes the wait for temporary obstacles."""
@@ -79,9 +79,9 @@ class ReplicasBoard:
         return self._of_all(at, f"{'pause' if halted else 'resume'}?{query}")
 
     def decide_breaker(self, at: BoardAddress, *, release: bool) -> BreakerAnswer | None:
-        """Decide about the breaker of a worker in one replica, or in all; any that obeys will do.
+        """Decide about the breaker of a worker in one replica, or in all; one that obeys is enough.
 
-        None if one did not answer: it may hold what was to be released.
+        None if one did not answer: it may still hold the records.
         """
         numbers = [at.process] if at.process else list(self.sockets)
         path = _path(at.worker, None, f"breaker/{'release' if release else 'hold'}")

@@ -1,4 +1,4 @@
-"""Who may use the admin address: named tokens, each with a role."""
+"""Access to the admin address: named tokens, each with a role."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from window_consumer.config.problems import InvalidError, Problem
 from window_consumer.config.structure import section_of
 
 ADMIN: Final = "admin"
-"""The name that ``admin.token`` has in the log."""
+"""The name of ``admin.token`` in the log."""
 
 _SHORTEST: Final = 16
 
@@ -35,7 +35,7 @@ def _wrong_token(text: str) -> str | None:
     if len(text) < _SHORTEST:
         return f"is shorter than {_SHORTEST} characters"
     if not re.fullmatch(r"[\x21-\x7e]+", text):
-        return "has characters beside letters, digits and signs of ASCII, or spaces"
+        return "has spaces, or characters other than ASCII letters, digits and signs"
     return None
 
 
@@ -46,17 +46,15 @@ def token_kind() -> ValueKind:
 
 @frozen(kw_only=True)
 class AccessToken:
-    """A token, and what it permits."""
+    """A token and its role."""
 
     token: str = field(
         repr=False,
-        metadata=about(
-            "What a person or a program presents.", kind=token_kind(), default="none: required"
-        ),
+        metadata=about("The token to present.", kind=token_kind(), default="none: required"),
     )
     role: AccessRole = field(
         metadata=about(
-            "read: everything is shown. operate: actions are permitted, too.",
+            "read: see everything. operate: act, too.",
             kind=kinds.member(AccessRole),
             default="none: required",
         )
@@ -69,7 +67,7 @@ NO_TOKENS: Final[Tokens] = MappingProxyType({})
 
 
 def tokens_kind() -> ValueKind:
-    """Tokens by the names of those who have them; the value is a mapping of AccessTokens."""
+    """Tokens by the names of their owners; the value is a mapping of AccessTokens."""
     expected = (
         "a mapping of names to tokens and roles, as in {ops: {token: ..., role: operate}, support:"
         " {token: ..., role: read}}"
@@ -106,7 +104,7 @@ def tokens_kind() -> ValueKind:
 
 
 def shared_tokens(tokens: Iterable[tuple[str, AccessToken]]) -> Iterator[Problem]:
-    """Yield the names in ``admin.tokens`` whose token somebody else has: the log could not tell."""
+    """Yield the names in ``admin.tokens`` with a shared token, which would blur the log."""
     seen: dict[str, str] = {}
     for name, each in tokens:
         other = seen.setdefault(each.token, name)
@@ -117,10 +115,10 @@ def shared_tokens(tokens: Iterable[tuple[str, AccessToken]]) -> Iterator[Problem
 
 @frozen
 class Principal:
-    """Who sends a request."""
+    """The sender of a request."""
 
     name: str = ""
-    """Empty where no token is needed."""
+    """Empty if no token is needed."""
     role: AccessRole = AccessRole.OPERATE
 
     @property
@@ -130,4 +128,4 @@ class Principal:
 
 
 ANYBODY: Final = Principal()
-"""Whoever reaches an address without tokens."""
+"""Any sender at an address without tokens."""

@@ -1,4 +1,4 @@
-"""The routes of the live window: frames, cells, and what people do there."""
+"""The routes of the live window: frames, cells, and interventions."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ from window_consumer.runtime.log import own_logger
 _NO_NUMBER: Final = "partitions, cells and offsets are whole numbers"
 _NO_VALUES: Final = (
     "values are not shown here: admin: {values: true} in the configuration allows it, and mask"
-    " hides what has to stay hidden all the same"
+    " can still hide parts of them"
 )
 
-_NO_INTERVENTION: Final = "of a record there are value, skip and dead-letter"
+_NO_INTERVENTION: Final = "a record has value, skip and dead-letter"
 
 _log = own_logger()
 
@@ -143,7 +143,7 @@ class WindowPages:
             return error(HTTPStatus.NOT_FOUND, _NO_NUMBER)
         found = await _elsewhere(lambda: self._board.cell(at))
         if found is None:
-            return error(HTTPStatus.NOT_FOUND, "it is not in the window any more")
+            return error(HTTPStatus.NOT_FOUND, "it is no longer in the window")
         return Json(found | {"values": self._values} | self._features())
 
     async def _value(self, request: Request) -> Response:
@@ -154,7 +154,7 @@ class WindowPages:
             return error(HTTPStatus.FORBIDDEN, _NO_VALUES)
         found = await _elsewhere(lambda: self._board.value(at))
         if found is None:
-            why = "it is not held: only records that are not finished are"
+            why = "it is not held: only unfinished records are"
             return error(HTTPStatus.NOT_FOUND, why)
         if who_asks(request):
             place = f"{at.partition} offset {at.offset}"
@@ -185,7 +185,7 @@ class WindowPages:
         given = request.path_params
         what, process = given["what"], request.query_params.get("process", "")
         if what not in {"pause", "resume"}:
-            return error(HTTPStatus.NOT_FOUND, "there are pause and resume")
+            return error(HTTPStatus.NOT_FOUND, "known are pause and resume")
         partition = None
         if "topic" in given:
             partition = partition_named(given["topic"], given["partition"])
@@ -229,7 +229,7 @@ class WindowPages:
         given = request.path_params
         what, process = given["what"], request.query_params.get("process", "")
         if what not in {"release", "hold"}:
-            return error(HTTPStatus.NOT_FOUND, "there are release and hold")
+            return error(HTTPStatus.NOT_FOUND, "known are release and hold")
         at = BoardAddress(given["worker"], None, process)
         release = what == "release"
         result = await _elsewhere(lambda: self._board.decide_breaker(at, release=release))
@@ -245,7 +245,7 @@ class WindowPages:
 
 def _pause_request(request: Request) -> PauseRequest:
     user = principal_of(request).name
-    if not who_asks(request):  # a replica, whose parent knows it
+    if not who_asks(request):  # a replica, whose parent knows the sender
         user = request.query_params.get("user", "")
     return PauseRequest(user, request.query_params.get("reason", ""))
 

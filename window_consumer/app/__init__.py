@@ -1,4 +1,4 @@
-"""The application: what decorators collect, combined with a configuration and a cluster.
+"""The application: its decorators, combined with a configuration and a cluster.
 
 Only this package wires kernel and features together.
 """

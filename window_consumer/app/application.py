@@ -33,7 +33,7 @@ from window_consumer.plan.middleware import Around, Middleware, MiddlewareSpec
 from window_consumer.runtime.replica import ReplicaIdentity
 from window_consumer.runtime.running import Running
 
-# Type checkers refuse functions of another form, and keep the types of decorated ones.
+# Type checkers refuse other signatures, and keep the types of decorated functions.
 HandlerT = TypeVar("HandlerT", bound=Callable[[Any], object] | Callable[[Any, Any], object])
 BatchHandlerT = TypeVar(
     "BatchHandlerT", bound=Callable[[list[Any]], object] | Callable[[list[Any], list[Any]], object]
@@ -48,7 +48,7 @@ class App(AppDefinition):
     """A named set of handlers with the layers around their calls.
 
     ``version`` goes into the headers of dead-letter copies, to show which version of the
-    application failed. ``features`` are all but in tests of features.
+    application failed. ``features`` is for tests; by default, all are used.
     """
 
     def __init__(self, name: str, *, version: str = "", features: FeatureList = FEATURES):
@@ -81,8 +81,8 @@ class App(AppDefinition):
         worker that runs it, with the names, units and meaning of the configuration's keys;
         ``fatal`` and ``retryable`` correspond to those below ``retry``. The YAML file takes
         precedence. The function itself stays an ordinary function.
-        Raises UsageError for a name that is taken, for generators, and for annotations that nothing
-        can be decoded into, TypeError for an unknown argument.
+        Raises UsageError for a name that is taken, for generators, and for types that no value can
+        be decoded into, TypeError for an unknown argument.
         """
         of_worker = checked_topics(topics, "@app.handler")
         defaults = defaults_of("handler", keys, of_worker, batches=False)
@@ -225,9 +225,9 @@ class App(AppDefinition):
         """Start the workers of a configuration and return at once.
 
         ``only`` names the workers to run, by default all enabled ones; ``overrides`` are texts like
-        ``workers.charge.concurrency=8``. Waits for a broker for ``start_timeout`` seconds, for ever
-        by default. Use the result as a context manager, or call its ``stop`` and ``wait``. Installs
-        no signal handlers and no logging, and changes no interpreter setting.
+        ``workers.charge.concurrency=8``. Waits up to ``start_timeout`` seconds for a broker, by
+        default forever. Use the result as a context manager, or call its ``stop`` and ``wait``.
+        Installs no signal handlers and no logging, and changes no interpreter setting.
 
         Raises ConfigError and other UsageErrors before anything runs, AuthenticationError and
         BrokerUnavailableError if the cluster cannot be used, LifespanError if the lifespan fails.
@@ -246,11 +246,11 @@ class App(AppDefinition):
     ) -> AbstractAsyncContextManager[Running]:
         """Run the workers beside an ``async with`` block, in any event loop.
 
-        The arguments and errors are those of ``start``. Start, drain and end happen on a thread of
-        their own, so the loop is not blocked. Leaving the block drains, commits and leaves the
+        The arguments and errors are those of ``start``. Start, drain and stop run on a separate
+        thread, so the loop is not blocked. Leaving the block drains, commits and leaves the
         groups. If the application fails meanwhile, the block is cancelled and the failure raised;
-        with ``on_failure`` that is called in the loop instead, with the failure, which the block
-        raises at its end.
+        with ``on_failure``, the loop calls that with the failure instead, and the block raises the
+        failure at its end.
         """
 
         def start_it(stop_asked: Callable[[], bool]) -> Running:
@@ -267,10 +267,10 @@ class App(AppDefinition):
         stop_asked: Callable[[], bool] = lambda: False,
         replica: ReplicaIdentity | None = None,
     ) -> Running:
-        """Start what ``plan`` has checked, see ``start``.
+        """Start a checked plan, see ``start``.
 
         While it waits for a broker it polls ``stop_asked`` about once a second, and raises
-        StartStoppedError once that returns True. Probes get answers from beginning to end. As a
+        StartStoppedError once that returns True. Probes get answers the whole time. As a
         ``replica``, it answers its supervisor instead.
         """
         return start(

@@ -28,15 +28,15 @@ class ClusterFindings:
     retry_topics: dict[str, list[str]]
     """The retry topics of each source topic, in the order of the ladder."""
     park_topics: dict[str, str]
-    """Where records of each source topic wait for an earlier one of their key."""
+    """The park topic of each source topic."""
     state_topics: dict[str, str]
-    """What its group shares in compacted topics: the name of each, and a description."""
+    """The compacted topics with the state of its group, each with a description."""
     leftovers: dict[str, int | None]
     """Retry topics without a configured level, each with its number of remaining records; None
     where the cluster does not report it."""
     partitions: int
     members: int | None
-    """The present number of group members, None where the cluster does not report it."""
+    """The current number of group members, None if the cluster does not report it."""
     limits: dict[str, str]
     """The broker limits that we rely on."""
     group_times: GroupTimes
@@ -150,25 +150,25 @@ def _warnings(
     config = worker.plan.config
     if members is not None and members + 1 > partitions:
         yield (
-            f"the group has {members} members and its topics {partitions} partitions: a further"
-            " member would have nothing to do"
+            f"the group has {members} members and its topics {partitions} partitions: another"
+            " member would have no work"
         )
     if config.ordering == "partition" and config.slots > partitions:
         yield (
             f"ordering: partition uses at most {partitions} of the {config.slots} slots:"
-            " that many partitions there are"
+            " one for each partition"
         )
     yield from wider_copies(config, worker.retry_levels, worker.described)
     taken = int(limits.get("offset.metadata.max.bytes", MAX_BYTES + 1))
     if taken <= MAX_BYTES:
         yield (
             f"the broker's offset.metadata.max.bytes is {taken}: commits carry fewer finished"
-            " ranges than they could, more may run again after a crash"
+            " ranges than they could, so more may run again after a crash"
         )
     for source, ladder in worker.ladders.items():
         for target in ladder.targets:
             if target.partitions < target.source_partitions:
                 yield (
                     f"{target.topic} has {target.partitions} partitions, {source} has"
-                    f" {target.source_partitions}: copies from the others are placed by key"
+                    f" {target.source_partitions}: copies from the rest are placed by key"
                 )

@@ -1,6 +1,6 @@
 """An application within an event loop: ``async with app.running("workers.yaml")``.
 
-Start, drain and end take as long as they take, so a thread does them; the loop never waits.
+Start, drain and stop may take long, so a thread runs them; the loop never waits.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ OnFailure = Callable[[BaseException], object]
 
 
 class EmbeddedRun:
-    """Starts an application on a thread of its own and waits there for its end.
+    """Starts an application on a separate thread, which waits for its end.
 
-    Owner: the event loop in which it is made.
+    Owner: the event loop that creates it.
     """
 
     def __init__(self, start: Start):
@@ -36,13 +36,13 @@ class EmbeddedRun:
         threading.Thread(target=self._run, name=THREAD, daemon=True).start()
 
     def give_up(self) -> None:
-        """End the start, or what it has started; return at once."""
+        """Stop the start, or the started application; return at once."""
         self._given_up.set()
         if self.started.done():
             self._on_started(self.started)
 
     def _on_started(self, started: asyncio.Future[Running]) -> None:
-        # Asking for the exception also keeps asyncio from reporting that nobody did.
+        # Retrieving the exception keeps asyncio from reporting that it was never retrieved.
         if started.exception() is None and self._given_up.is_set():
             started.result().stop()
 
@@ -58,7 +58,7 @@ class EmbeddedRun:
         self._in_loop(self.ended.set_result, None)
 
     def _in_loop(self, function: Callable[[Any], None], given: object) -> bool:
-        """Call a function in the loop; return False if the loop is closed: nobody waits there."""
+        """Call a function in the loop; return False if the loop is closed, so nobody waits."""
         try:
             self._loop.call_soon_threadsafe(function, given)
         except RuntimeError:
@@ -106,7 +106,7 @@ class _Interruption:
         self.block_has_ended = False
 
     def on_end(self, _: asyncio.Future[None]) -> None:
-        """Report a failure; nothing happens where the block or ``stop`` has asked for the end."""
+        """Report a failure, unless the block or ``stop`` requested the end."""
         failure = self._running.failure
         if failure is None or self.block_has_ended:
             return
@@ -117,8 +117,8 @@ class _Interruption:
             self._block.cancel()
 
     def caused_it(self) -> bool:
-        """Return whether the block was cancelled because of the failure, and for no other reason.
+        """Return whether the block was cancelled only because of the failure.
 
-        As asyncio.timeout does it: a cancellation from elsewhere goes before.
+        As in asyncio.timeout, a cancellation from elsewhere takes precedence.
         """
         return self._cancelled and self._block.uncancel() <= self._cancels_before

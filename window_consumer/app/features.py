@@ -31,5 +31,5 @@ FEATURES: Final = FeatureList(
         "window_consumer.simulator.feature:SimulatorFeature",
     )
 )
-"""They start in this order, and end in the reverse one; commands are listed in it. Probes come
-first: they answer while the others start. The trace and the audit see what later ones send."""
+"""They start in this order, which is also that of their commands, and stop in reverse. Probes come
+first, to answer while the others start. The trace and the audit see what later features send."""

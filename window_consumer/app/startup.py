@@ -27,7 +27,7 @@ def start(
     stop_asked: Callable[[], bool],
     replica: ReplicaIdentity | None,
 ) -> Running:
-    """Start what ``plan`` has checked, see ``App.start_plan``."""
+    """Start a checked plan, see ``App.start_plan``."""
     child_specs = child_specs_of(app, plan)
     for worker in plan.workers:
         for warning in process_warnings(worker):
@@ -48,7 +48,7 @@ def start(
             running.lifespan_is_over(error)
 
         resources = resources_on(app.lifespan_function, loops, plan, stop)
-        # From here on, the end of the workers ends everything beside them.
+        # From here on, everything beside the workers stops when they end.
         ends = beside.pop_all().close
         running = Running(make_workers, resources, LOGGER, ends, source_maker(prepared))
         features.attach(running)

@@ -43,7 +43,7 @@ def wire(
     child_specs: Mapping[str, ChildSpec],
     features: RunningFeatures,
 ) -> MakeWorkers:
-    """Return the function that makes the workers once the lifespan has been entered.
+    """Return the function that creates the workers after the lifespan has been entered.
 
     ``loops`` are the event loops of the workers with coroutines; ``child_specs`` are for
     those whose pools have child processes.

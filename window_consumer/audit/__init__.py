@@ -1,6 +1,6 @@
-"""The audit: comparable counts, by time, of what was written and what became of it.
+"""The audit: comparable counts, by time, of written records and of their outcomes.
 
-``Audit`` counts for a program that is no worker: its producers report what they write.
+``Audit`` counts for a program without workers: its producers report the records that they write.
 """
 
 from __future__ import annotations

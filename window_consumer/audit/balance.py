@@ -114,7 +114,7 @@ class Sum:
         return self.id_xor, self.id_sum
 
     def differs(self, other: Sum) -> bool | None:
-        """Return whether the records differ; None where ids were not read."""
+        """Return whether the records differ; None if ids were not read."""
         if not (self.has_ids and other.has_ids):
             return None
         return self.checksums != other.checksums
@@ -127,7 +127,7 @@ class BalanceVerdict(StrEnum):
     WITHIN_UNKNOWN = "within unknown"
     """Sends with an unknown result explain the difference."""
     WITHIN_GONE = "within gone"
-    """Fewer records left than came, by no more than the log had lost before the group read."""
+    """Fewer records left than came; the log had lost at least that many before the group read."""
     IN_PROGRESS = "in progress"
     """Fewer records left the topic than came. Nothing else is certain while the group consumes."""
     TOO_MANY = "too many"
@@ -135,12 +135,12 @@ class BalanceVerdict(StrEnum):
     EXCHANGED = "exchanged"
     """The numbers match but the records differ: a loss and a duplicate cancel out."""
     UNAUDITED = "unaudited"
-    """Nobody counted what was written to the topic, so no verdict is possible."""
+    """Nobody counted the records written to the topic, so no verdict is possible."""
 
 
 @frozen
 class Balance:
-    """What came into a topic and left it: one bucket's records, for one group."""
+    """The records of one bucket that came into a topic and left it, for one group."""
 
     topic: str
     group: str
@@ -149,7 +149,7 @@ class Balance:
     gone: int = 0
     """The most records that the log lost before the group read them.
 
-    The loss was noticed in this bucket or a later one, so some of the records may be of this
+    The loss was noticed in this bucket or a later one, so some of the records may belong to this
     bucket. Each bucket gets the whole number.
     """
 
@@ -197,7 +197,7 @@ class Balance:
 
 
 def balance(counts: Iterable[AuditCount]) -> list[Balance]:
-    """Return what came into each topic and what left it, by group and bucket.
+    """Return the records that came into each topic and left it, by group and bucket.
 
     Each topic that was written to has its own balance, retry topics included. ``counts`` are the
     valid ones (see ``effective``). An empty group means that nobody consumed the topic.

@@ -11,4 +11,4 @@ _COMMANDS = {"report": "window_consumer.audit.commands.report:report_command"}
 
 @click.group("audit", cls=LazyGroup, lazy=_COMMANDS)
 def audit_group() -> None:
-    """Tell whether everything that was sent was also handled."""
+    """Check whether everything that was sent was also handled."""

@@ -1,4 +1,4 @@
-"""The section ``audit``: what is counted of the records, and where the counts go."""
+"""The section ``audit``: which facts about records are counted, and where the counts go."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class AuditConfig:
         default=None,
         metadata=about(
             "Where counts are written first, each process in its own subdirectory. It must "
-            "outlive the process: the next one ships what is left there. A relative path starts "
-            "at the configuration file's directory.",
+            "outlive the process: the next one ships the remaining counts. A relative path "
+            "starts at the configuration file's directory.",
             kind=kinds.text("a directory"),
             default="none: required with enabled: true",
         ),
@@ -40,9 +40,9 @@ class AuditConfig:
         default=60.0,
         metadata=about(
             "How much time one count covers, by the producer's timestamp. All processes that "
-            "count records of a topic must use the same.",
+            "count records of a topic must use the same value.",
             kind=kinds.duration(_SHORTEST_S, _LONGEST_S),
-            reason="few enough counts to keep for years, and a loss is dated to the minute",
+            reason="few enough counts to keep for years, but a loss is dated to the minute",
         ),
     )
     ids: bool = field(
@@ -60,15 +60,15 @@ class AuditConfig:
             "The topic that counts are shipped to. It is created if it is missing and "
             "`topics.create` allows it; until it exists, counts stay in the directory.",
             kind=kinds.kafka_name("topic"),
-            reason="one for all that read and write the same topics",
+            reason="one for all applications that read and write the same topics",
         ),
     )
     fsync: bool = field(
         default=False,
         metadata=about(
-            "Whether each count is on disk before the commit that it concerns is sent.",
+            "Whether each count is on disk before its commit is sent.",
             kind=kinds.boolean(),
-            reason="without it, nothing is lost when a process dies, only when its machine does",
+            reason="without it, counts are lost only when the machine dies, not the process",
         ),
     )
 

@@ -1,7 +1,7 @@
-"""Counts what becomes of a worker's records. Listens to its Engine, and writes before it commits.
+"""Counts the outcomes of a worker's records. Listens to its Engine, and writes before it commits.
 
-Counting happens on the poll thread, by the slice, or by the hundred where slices are short. A
-commit's counts must be in the log before the commit is sent.
+Counting happens on the poll thread, by the slice, or by the hundred if slices are short. A commit's
+counts must be in the log before the commit is sent.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _LOG_APPEND_TIME: Final = 2
 
 
 WriteRows = Callable[[Sequence[Mapping[str, Any]]], object]
-"""Writes counts at once, each given by its fields, see ``CountJournal.write``."""
+"""Writes counts together, each given by its fields, see ``CountJournal.write``."""
 
 
 @frozen
 class AuditRules:
-    """What is counted, and how."""
+    """How records are counted."""
 
     bucket_ms: int = 60_000
     ids: bool = False
@@ -105,7 +105,7 @@ class ConsumerAudit(Observer):
         self._tenures[partition] = _Tenure(self._epoch_ms, pending, SkewWatch(now), gathered)
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
-        """Drop what no commit has covered: it runs again, unless its outcomes are kept."""
+        """Drop records that no commit covers: they run again, unless their outcomes are kept."""
         tenure = self._tenures.pop(partition, None)
         if tenure is not None and partition.kept is not None:
             self._add_gathered(tenure, partition)
@@ -182,7 +182,7 @@ class ConsumerAudit(Observer):
     def _gather(
         self, tenure: _Tenure, partition: Partition, tier: CountTier, messages: Sequence[Message]
     ) -> None:
-        """Keep records for later: the cost of a count is mostly per slice, not per record."""
+        """Keep records for later, because the cost of a count is mostly per slice."""
         gathered = tenure.gathered
         skew = tenure.skew.is_skewed
         if gathered.tier is not tier or gathered.skew is not skew:
@@ -200,7 +200,7 @@ class ConsumerAudit(Observer):
                 tenure, partition, gathered.tier, offsets, messages, walls_ms, skew=gathered.skew
             )
 
-    def _add(  # noqa: PLR0913 - which records, where, and what became of them
+    def _add(  # noqa: PLR0913 - the records, their place and their outcome
         self,
         tenure: _Tenure,
         partition: Partition,
@@ -284,7 +284,7 @@ def _offset_of(messages: Sequence[Message]) -> Callable[[Message], int]:
 def _timestamps(
     messages: Sequence[Message], hops: Sequence[Hop] | None
 ) -> tuple[Sequence[int], Sequence[Timestamp] | None]:
-    """Return the producers' timestamps, or all kinds where some are not the producers'.
+    """Return the producers' timestamps, or all kinds if some are not the producers'.
 
     Copies have the timestamps of the first delivery, from their hops.
     """
@@ -300,7 +300,7 @@ def _timestamps(
 
 
 def _sent_at(message: Message, stamp: Timestamp) -> Timestamp:
-    """Return when the producer sent a record, as it says; else the broker's time."""
+    """Return the producer's timestamp of a record; else the broker's."""
     if stamp[0] != _LOG_APPEND_TIME:
         return stamp
     for name, value in message.headers() or ():

@@ -1,8 +1,8 @@
 """One count of an audit, and its bytes: the wire contract of ``wc.audit``.
 
-A count says how many records of one partition ended in the same way, among those whose producer's
-timestamp lies in one bucket of time. Counts of one kind can be added: each field is a sum or merges
-like one.
+A count is the number of records of one partition that ended in the same way, among those whose
+producer's timestamp lies in one bucket of time. Counts of one kind can be added: each field is a
+sum or merges like one.
 
 On the wire counts are JSON, several of one topic and bucket in a record: ``{"format": 1, "counts":
 [{...}, ...]}``. A count's keys are the field names of ``AuditCount``. Readers ignore unknown keys
@@ -28,7 +28,7 @@ SUB_BUCKETS: Final = 8
 
 
 class CountTier(StrEnum):
-    """What became of the counted records; the tiers of outcomes are those of their table."""
+    """What happened to the counted records; the tiers of outcomes come from their table."""
 
     PRODUCED = "produced"
     """Written to the topic, and acked."""
@@ -36,7 +36,7 @@ class CountTier(StrEnum):
     """Sent to the topic by a process that ended before the ack: written, or not."""
     FINISHED = "finished"
     RETRIED = "retried"
-    """A copy lies in a retry topic, where its own outcome is counted."""
+    """A copy is in a retry topic, where its own outcome is counted."""
     DELAYED = "delayed"
     DEAD_LETTERED = "dead_lettered"
     EXPIRED = "expired"
@@ -51,7 +51,7 @@ class CountTier(StrEnum):
     REDRIVEN = "redriven"
     """A dead letter was copied back to the topic."""
     REPLAYED = "replayed"
-    """A record was copied to the topic to be called once more."""
+    """A record was copied to the topic for another call."""
     GONE = "gone"
     """The group could not read the record.
 
@@ -62,7 +62,7 @@ class CountTier(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> CountTier | None:
-        """Accept the tier of a later version: it says how records left a topic."""
+        """Accept the tier of a later version, which is another way for records to leave a topic."""
         if not isinstance(value, str):
             return None
         tier = str.__new__(cls, value)
@@ -99,13 +99,13 @@ class AuditCount:
     topic: str
     """Where the records are or were written: a source, a retry topic, a topic of results."""
     partition: int = -1
-    """-1 where it is unknown."""
+    """-1 if unknown."""
     topic_hash: int = 0
-    """Hash of the topic's id, 0 where it is unknown. It distinguishes a recreated topic, whose
-    offsets start again.
+    """Hash of the topic's id, 0 if unknown. It distinguishes a recreated topic, whose offsets start
+    over.
     """
     origin: str = ""
-    """The source topic of the first delivery; empty where it is ``topic``."""
+    """The source topic of the first delivery; empty if it is ``topic``."""
     bucket_ms: int
     """The start of the bucket, by the producer's timestamp; 0 for records without one."""
     length_ms: int
@@ -115,8 +115,8 @@ class AuditCount:
     count of an offset replaces earlier ones.
     """
     offsets: tuple[tuple[int, int], ...] = ()
-    """Consumed offsets that were counted together, as (start, end) with an exclusive end. All
-    counts that were made together have the same ranges.
+    """Consumed offsets that were counted together, as (start, end) with an exclusive end. Counts
+    that were created together have the same ranges.
     """
     count: int
     bytes: int = 0
@@ -126,7 +126,7 @@ class AuditCount:
     skewed: int = 0
     """Records whose timestamp shows a skewed clock: their latency is unknown."""
     id_xor: int | None = None
-    """Xor of the hashes of the records' ids, as a signed 64-bit number; None where ids are off."""
+    """Xor of the hashes of the records' ids, as a signed 64-bit number; None if ids are off."""
     id_sum: int | None = None
     """The sum of the hashes, in 64 bits."""
     latency: Mapping[int, int] = attrs.field(factory=dict, hash=False)
@@ -138,7 +138,7 @@ class AuditCount:
     lost: int = 0
     """Records counted before this count whose counts could not be written."""
     final: bool = False
-    """The last count of an incarnation that ended in order."""
+    """Whether it is the last count of an incarnation that ended properly."""
 
     @property
     def audit_id(self) -> tuple[str, str, int]:
@@ -187,7 +187,7 @@ def to_plain(count: AuditCount) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> AuditCount:
-    """Return the count of such a dict; ValueError where it is none."""
+    """Return the count of such a dict; ValueError if it is not one."""
     try:
         known = {name: plain[name] for name, _ in _FIELDS if name in plain}
         known["tier"] = CountTier(plain["tier"])
@@ -213,7 +213,7 @@ def decode(data: bytes) -> list[AuditCount]:
         raise ValueError(f"not counts of an audit in format {FORMAT}, but {found!r}")
     counts = plain.get("counts")
     if not isinstance(counts, list):
-        raise ValueError("counts of an audit without a list of counts")  # noqa: TRY004 - what was read is wrong, not its type in Python
+        raise ValueError("counts of an audit without a list of counts")  # noqa: TRY004 - bad data
     return [from_plain(each) for each in counts]
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 _COMMANDS: Final = {CountTier.REDRIVEN: "redrive", CountTier.REPLAYED: "replay"}
-"""Those that write copies beside the workers."""
+"""Commands that write copies beside the workers."""
 
 _MONTH_MS: Final = 30 * 86_400_000
 """Counts are compared by the day, and holidays last longer than a week."""
@@ -58,7 +58,7 @@ class RunningAudit(RunningFeature):
 
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
-        """Count. Raises UsageError where the directory is not writable."""
+        """Start to count. Raises UsageError if the directory is not writable."""
         plan = self._plan
         topic = audit_topic(plan.config)
         topic.prepare(plan, prepared, LogEvent.AUDIT_TOPIC_MISSING)
@@ -71,16 +71,16 @@ class RunningAudit(RunningFeature):
                 self._audit.close()
 
     def observer_of(self, worker: PreparedWorker) -> Observer | None:
-        """Return the observer that counts what becomes of a worker's records.
+        """Return the observer that counts the outcomes of a worker's records.
 
-        A broadcast worker's are not counted: each process reads for itself, from where it likes.
+        A broadcast worker's records are not counted: each process reads them independently.
         """
         if self._audit is None or worker.plan.config.is_broadcast:
             return None
         return self._audit.consumer(worker.plan.name, worker.plan.config.group)
 
     def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
-        """Return a Sink that counts what a worker writes."""
+        """Return a Sink that counts the records of a worker."""
         if self._audit is None:
             return sink
 
@@ -93,7 +93,7 @@ class RunningAudit(RunningFeature):
         return CountingSink(sink, self._audit.producer(f"{name}-copies", group, origin_of), clock)
 
     def feature_sink(self, sender: str, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
-        """Return a Sink that counts what a feature sends as produced."""
+        """Return a Sink that counts a feature's records as produced."""
         del worker
         if self._audit is None:
             return sink
@@ -125,7 +125,7 @@ class AuditFeature(Feature):
         return [audit_topic(config)] if config.section(AuditConfig).enabled else []
 
     def pages(self, context: PageContext) -> AuditPages | None:
-        """Return the page of the report, where a pipeline keeps its table."""
+        """Return the page of the report, if a pipeline keeps its table."""
         file = context.config.section(AdminConfig).pipeline
         if file is None:
             return None
@@ -135,7 +135,7 @@ class AuditFeature(Feature):
         return AuditPages(PageReports(context.loaded.file.parent / file))
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
-        """Count for an application whose configuration says so."""
+        """Count for an application, if its configuration says so."""
         is_enabled = start.plan.config.section(AuditConfig).enabled
         return nullcontext(RunningAudit(start) if is_enabled else None)
 
@@ -143,7 +143,7 @@ class AuditFeature(Feature):
     def copy_writer(self, target: CopyTarget, writer: LogWriter) -> Iterator[LogWriter]:
         """Yield a writer that counts the copies, if the configuration says so.
 
-        It is closed at the end. Raises UsageError where the audit's directory is not writable.
+        It is closed at the end. Raises UsageError if the audit's directory is not writable.
         """
         config = target.loaded.config.section(AuditConfig)
         if not config.enabled:
@@ -178,9 +178,9 @@ def audit_topic(config: Config) -> EventTopic:
 
 
 def begun(rules: AuditSettings, make_outlet: Callable[[], SegmentOutlet]) -> Audit | None:
-    """Start to count; None where the disk is full, a passing state that must not prevent a start.
+    """Start to count; None if the disk is full, which may pass and must not prevent a start.
 
-    Raises UsageError where the directory is not writable.
+    Raises UsageError if the directory is not writable.
     """
     try:
         return Audit(rules, make_outlet)

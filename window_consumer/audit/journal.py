@@ -1,8 +1,8 @@
 """The local log of counts: segments in a directory, kept until they are shipped.
 
-Each process locks a directory of its own for as long as it lives. Written counts survive a kill -9:
-they are in the page cache before ``write`` returns. A count that cannot be written is lost, and the
-next written count carries the number of its records.
+Each process locks its own directory for its whole life. Written counts survive a kill -9: they are
+in the page cache before ``write`` returns. A count that cannot be written is lost, and the next
+written count carries the number of its records.
 
     <directory>/<incarnation>/lock
     <directory>/<incarnation>/<client>.<number>.log    lines of counts, see ``audit.count``
@@ -34,7 +34,7 @@ from window_consumer.runtime.segment_log.writer import (
 
 SEGMENT_BYTES: Final = 1 << 20
 SEGMENT_S: Final = 10.0
-"""How long a file is appended to. Only whole files can be deleted."""
+"""How long a file gets records. Only whole files can be deleted."""
 
 MOST_BYTES: Final = 256 << 20
 """The most that one writer keeps while nothing can be shipped: days of counts."""
@@ -68,7 +68,7 @@ def is_journal_directory(path: Path) -> bool:
 
 
 def is_begun(path: Path) -> bool:
-    """Return whether a process is creating this directory, or died while it did."""
+    """Return whether a process is creating this directory, or died while creating it."""
     return path.name.startswith(".") and is_journal_directory(path.with_name(path.name[1:]))
 
 
@@ -76,7 +76,7 @@ class JournalDirectory:
     """The directory of this run of the process, locked until ``close`` or the process ends."""
 
     def __init__(self, directory: Path, incarnation: str):
-        """Create and lock the directory; UsageError where that fails."""
+        """Create and lock the directory; UsageError if that fails."""
         self.path = directory / incarnation
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class JournalDirectory:
             ) from error
 
     def _made(self, hidden: Path) -> int | None:
-        """Create it under a hidden name: unlocked, it would look like a dead process's."""
+        """Create it under a hidden name: unlocked, it would seem to belong to a dead process."""
         while True:
             hidden.mkdir(exist_ok=True)
             try:
@@ -114,7 +114,7 @@ class JournalDirectory:
 
 
 def lock(path: Path) -> int | None:
-    """Lock a process's directory; None where its process lives. Raises OSError."""
+    """Lock a process's directory; None if its process lives. Raises OSError."""
     return try_lock(path / "lock")
 
 
@@ -159,7 +159,7 @@ class CountJournal:
         self.trimmed_bytes = 0
         """Bytes of files that the shipper has deleted."""
         self.lost = 0
-        """Records whose counts could not be written, and that no count has reported yet."""
+        """Records with unwritten counts, which no count has reported yet."""
         self.lost_in_all = 0
         self._said_at = float("-inf")
 
@@ -229,7 +229,7 @@ class CountJournal:
         if now - self._said_at >= SAY_AGAIN_S:
             self._said_at = now
             _LOG.warning(
-                "audit: %s: %s (%s); the next counts will say so",
+                "audit: %s: %s (%s); the next counts will report it",
                 self.client,
                 what,
                 why,

@@ -37,15 +37,15 @@ METRICS: Final[tuple[Metric, ...]] = (
         "audit.counts",
         MetricKind.COUNTER,
         "{count}",
-        "Counts of the audit that its topic has taken.",
+        "Counts of the audit that its topic has accepted.",
         lambda audit: audit.shipped,
     ),
     Metric(
         "window_consumer.audit.dropped",
         MetricKind.COUNTER,
         "{record}",
-        "Records that the audit misses: their counts could not be written down (disk), or too many"
-        " were on their way at once (sends).",
+        "Records that the audit misses: their counts could not be written (disk), or too many"
+        " were in flight at once (sends).",
         _lost_counts,
         ("reason",),
         of_process=True,
@@ -63,7 +63,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "audit.held",
         MetricKind.GAUGE,
         "By",
-        "Counts that this process has in its log, because its topic has not taken them yet.",
+        "Counts in this process's log that its topic has not accepted yet.",
         lambda audit: audit.held_bytes,
     ),
     metric_of(
@@ -71,7 +71,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "audit.blocked",
         MetricKind.GAUGE,
         "s",
-        "For how long the topic of the audit has taken nothing, 0 while it does.",
+        "How long the topic of the audit has accepted nothing, 0 while it does.",
         lambda audit: audit.blocked_s,
     ),
 )

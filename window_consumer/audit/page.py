@@ -54,12 +54,12 @@ class AuditPages:
     async def _report(self, request: Request) -> Response:
         report = self._reports.of(request.path_params["number"])
         if report is None:
-            return error(HTTPStatus.NOT_FOUND, "there is no such report any more")
+            return error(HTTPStatus.NOT_FOUND, "this report no longer exists")
         return Json(report.as_json())
 
 
 def _question(given: Mapping[str, Any]) -> ReportQuestion:
-    """Return the question in a request; raises UsageError."""
+    """Return the query in a request; raises UsageError."""
     names = {name: _names(given, name) for name in ("topics", "groups")}
     refresh = given.get("refresh") is True
     bucket = given.get("bucket")

@@ -1,6 +1,6 @@
-"""Reports of the audit for the page: ``audit report`` runs as a process, since Spark is heavy.
+"""Reports of the audit for the page: ``audit report`` runs as a separate process.
 
-A worker beside the page shares neither its memory nor the interpreter's lock with it.
+Spark is heavy, and this way it shares neither memory nor the interpreter's lock with a worker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DONE: Final = (0, 3)
 
 @frozen
 class ReportQuestion:
-    """What a report is about."""
+    """The subject of a report."""
 
     kind: Literal["report", "explanation"]
     since: str | None = None
@@ -44,7 +44,7 @@ class ReportQuestion:
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     refresh: bool = False
-    """Whether what is new in the topic of counts is read into the table first."""
+    """Whether new records of the topic of counts are read into the table first."""
 
     def options(self) -> list[str]:
         """Return the options of the command."""
@@ -59,13 +59,13 @@ class ReportQuestion:
 
 @define
 class PageReport:
-    """A report that runs, or its result. Its thread writes it, and any may read it."""
+    """A running report, or its result. Its thread writes it; any thread may read it."""
 
     number: int
     question: ReportQuestion
     state: Literal["running", "done", "failed"] = "running"
     notes: str = ""
-    """What the command has printed for people: what the report lacks, or why it failed."""
+    """The messages of the command: what the report lacks, or why it failed."""
     result: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class PageReports:
     def start(self, question: ReportQuestion) -> PageReport:
         """Start a report; raises UsageError while another one runs."""
         if any(each.state == "running" for each in self._reports):
-            raise UsageError("a report runs already: each needs a core and a gigabyte for a while")
+            raise UsageError("a report is already running: each takes a core and a gigabyte")
         self._started += 1
         report = PageReport(self._started, question)
         self._reports = [*self._reports[1 - _MOST_KEPT :], report]
@@ -107,7 +107,7 @@ class PageReports:
         return report
 
     def of(self, number: int) -> PageReport | None:
-        """Return a report, None if there is none of that number any more."""
+        """Return a report, None if it no longer exists."""
         return next((each for each in self._reports if each.number == number), None)
 
     def _run(self, report: PageReport) -> None:
@@ -118,7 +118,7 @@ class PageReports:
             )
             lines = [json.loads(line) for line in ended.stdout.splitlines()]
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            report.notes, report.state = f"the report could not be made: {error}", "failed"
+            report.notes, report.state = f"the report failed: {error}", "failed"
             return
         report.notes = ended.stderr.strip()[-_MOST_NOTES:]
         if ended.returncode not in _DONE:

@@ -1,9 +1,9 @@
 """Finished records of one assignment that no commit covers yet: pure arithmetic on offsets.
 
-A commit covers offsets by ``next_offset`` and by the finished ranges in its metadata. What it
-covers for the first time is counted, each stretch of offsets separately. If that commit does not
-arrive, its stretches run again as a whole. If a later commit has no room for a range, that whole
-range runs again. So a count is either valid or replaced, never partly.
+A commit covers offsets by ``next_offset`` and by the finished ranges in its metadata. Offsets that
+it covers first are counted, each stretch separately. If that commit does not arrive, its stretches
+run again as a whole. If a later commit has no room for a range, that whole range runs again. So a
+count is valid or replaced as a whole.
 
 A stretch begins and ends with a record that it contains. A hole of the log may have been a record
 for an earlier assignment, which counted it together with its neighbours.
@@ -23,7 +23,7 @@ from window_consumer.engine.offsets import after, is_contiguous
 from window_consumer.model.offset_ranges import Ranges, united, without
 
 FOLD_RECORDS = 4096
-"""Records whose columns are kept before those behind the window are added up."""
+"""The most records with separate columns; then those behind the window are added up."""
 
 
 class _Portion(NamedTuple):
@@ -31,13 +31,13 @@ class _Portion(NamedTuple):
 
     tier: CountTier
     offsets: Sequence[int]
-    """Ascending; a range where there is no hole."""
+    """Ascending; a range if there are no holes."""
     columns: Columns
 
 
 @frozen(eq=False)
 class BucketStretch:
-    """Offsets that one commit is the first to cover, and that can only be replaced together."""
+    """Offsets that one commit covers first, and that can only be replaced together."""
 
     offsets: Ranges
     sums: SumsByBucket
@@ -58,9 +58,9 @@ class PendingCounts:
         self._portions: list[_Portion] = []
         self._kept = 0
         self._below = SumsByBucket(length_ms)
-        """Sums behind the window: the next commit covers them, whatever it carries."""
+        """Sums behind the window, which the next commit covers, whatever its metadata."""
         self._gaps: dict[int, tuple[int, int]] = {}
-        """Where they lie between ranges of ``_beyond``: the first and last offset per gap."""
+        """Their places between the ranges of ``_beyond``: the first and last offset per gap."""
 
     def add(
         self, tier: CountTier, offsets: Sequence[int], columns: Columns, next_offset: int
@@ -83,7 +83,7 @@ class PendingCounts:
             self._fold(next_offset)
 
     def cover(self, next_offset: int, finished: Iterable[range]) -> list[BucketStretch]:
-        """Return what a commit is the first to cover; the rest stays pending."""
+        """Return the records that a commit covers first; the rest stays pending."""
         beyond = without(_pairs(finished), ((0, next_offset),))
         stretches = self._cover_beyond(next_offset, without(beyond, self._beyond))
         self._fold(next_offset)
@@ -120,7 +120,7 @@ class PendingCounts:
     def _parts(
         portion: _Portion, next_offset: int, starts: list[int], pieces: Ranges
     ) -> Iterator[tuple[int | None, _Portion]]:
-        """Split a portion by the piece that covers its records; None where none does."""
+        """Split a portion by the piece that covers its records; None if none does."""
         offsets, columns = portion.offsets, portion.columns
 
         def piece_of(offset: int) -> int | None:

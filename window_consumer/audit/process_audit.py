@@ -48,7 +48,7 @@ _LOG = own_logger()
 
 @frozen(kw_only=True)
 class AuditSettings:
-    """Where an audit is kept, and how it counts."""
+    """The place of an audit, and how it counts."""
 
     directory: Path = field(converter=Path)
     app: str
@@ -62,8 +62,8 @@ class AuditSettings:
 class Audit:
     """Counts for all workers and producers of a process, until it is closed.
 
-    ``make_outlet`` makes the writer to Kafka; without it the counts stay in the directory. Raises
-    UsageError where the directory is not writable.
+    ``make_outlet`` creates the writer to Kafka; without it the counts stay in the directory. Raises
+    UsageError if the directory is not writable.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Audit:
         self._thread.start()
 
     def consumer(self, client: str, group: str) -> ConsumerAudit:
-        """Return a counter for what becomes of a worker's records."""
+        """Return a counter for the outcomes of a worker's records."""
         journal = self._journal(client)
         return ConsumerAudit(group, self._settings.rules, journal.write, self._clock_ms)
 
@@ -104,7 +104,7 @@ class Audit:
         origins: Callable[[str], str] = lambda _topic: "",
         tier: CountTier = CountTier.PRODUCED,
     ) -> ProducerAudit:
-        """Return a counter for what a producer writes."""
+        """Return a counter for the records of a producer."""
         journal = self._journal(client)
         rules = self._settings.rules
         producer = ProducerAudit(
@@ -120,7 +120,7 @@ class Audit:
         return producer
 
     def figures(self) -> AuditFigures:
-        """Return what has become of this process's counts. Any thread may ask."""
+        """Return the figures of this process's counts. Any thread may ask."""
         journals, shipper = list(self._journals.values()), self._shipper
         lost = {
             "disk": sum(journal.lost_in_all for journal in journals),
@@ -135,7 +135,7 @@ class Audit:
         return AuditFigures(shipper.shipped, lost, shipper.torn, held, blocked_s)
 
     def close(self) -> None:
-        """Write and ship the rest; what does not arrive in time stays in the log."""
+        """Write and ship the rest; counts that do not arrive in time stay in the log."""
         self._stop.set()
         self._thread.join()
         for client, producer in self._producers.items():
@@ -197,7 +197,7 @@ class Audit:
             self._journals[client].trimmed_bytes += size
 
     def _adopt(self) -> None:
-        """Take over the directories of processes that are gone."""
+        """Take over the directories of dead processes."""
         for path in sorted(self._settings.directory.iterdir()):
             if path == self._journal_directory.path or not (
                 is_journal_directory(path) or is_begun(path)
@@ -234,10 +234,10 @@ class Audit:
 
 
 def inherit(journal_directory: Path, heir: Identity, rules: AuditRules) -> None:
-    """Count what producers of a gone process had sent; raises OSError.
+    """Count the sends of a dead process's producers; raises OSError.
 
-    The counts carry the producer's name, and its incarnation with a plus: how far it had counted
-    itself is unknown.
+    The counts carry the producer's name, and its incarnation with a plus, because the extent of its
+    own counts is unknown.
     """
     for client in sends.clients(journal_directory):
         own = [
@@ -268,16 +268,16 @@ def _read(path: Path) -> Iterator[AuditCount]:
 def _left_behind(
     journal_directory: Path, client: str, sequence: int, rules: AuditRules
 ) -> list[dict[str, Any]]:
-    """Return counts of what a producer sent but did not count, its log being at a sequence."""
+    """Return counts of a producer's uncounted sends, given the sequence of its log."""
     group = sends.group_of(journal_directory, client)
     found = sends.left_behind(journal_directory, client)
-    # A record that was being counted has been counted if the log went on since.
+    # A record that was being counted has been counted if the log has advanced since.
     missing = [each for each in found if each.sequence is None or each.sequence >= sequence]
     unknown = [each for each in missing if not each.is_acked]
     acked = [each for each in missing if each.is_acked]
     if unknown:
         _LOG.warning(
-            "audit: %s of %s ended with %d sends whose result is unknown;"
+            "audit: %s of %s ended with %d sends without a known result;"
             " they are counted as unknown",
             client,
             journal_directory.name,

@@ -1,7 +1,7 @@
-"""Counts what a producer has written: acked, or unknown where its process ended too early.
+"""Counts a producer's records: acked, or unknown if its process ended too early.
 
-Serves ``TracedProducer`` and what workers write: copies and results. The timestamps must be those
-that the records get, so that producer and consumer count in the same bucket.
+It serves ``TracedProducer``, and workers' copies and results. The timestamps must be those of the
+records, so that producer and consumer count in the same bucket.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ProducerAudit:
     The sender sees no error: records that cannot be tracked are counted in ``untracked``.
     """
 
-    def __init__(  # noqa: PLR0913 - what it counts with, and how
+    def __init__(  # noqa: PLR0913 - the parts of a counter, and its rules
         self,
         sends: Sends,
         journal: CountJournal,
@@ -48,7 +48,7 @@ class ProducerAudit:
     ):
         """``origins`` returns the source of a retry or dead-letter topic, else "".
 
-        ``tier`` is what an acked record counts as.
+        ``tier`` is the tier of an acked record.
         """
         self._tier = tier
         self._sends = sends
@@ -111,7 +111,7 @@ class ProducerAudit:
             self._fails(trouble)
 
     def flush(self) -> None:
-        """Write the counts of what was acked since the last call."""
+        """Write the counts of records acked since the last call."""
         sequence = self._journal.sequence
         rows = [self._acks.popleft() for _ in range(len(self._acks))]
         doubts = [self._doubts.popleft() for _ in range(len(self._doubts))]

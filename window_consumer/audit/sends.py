@@ -1,9 +1,9 @@
-"""What a producer has sent and not yet counted, in memory that outlives its process.
+"""A producer's uncounted sends, in memory that outlives its process.
 
 A table in a shared mapping of a file. A row is filled before its record is sent, and emptied when
 the journal has the record's count. Stores to the mapping survive a kill -9 without a system call.
-After the process ends, another one reads from its table what was sent and not acked (unknown), and
-what was acked and not counted yet.
+After the process ends, another one reads its table: sends without an ack (unknown), and acked
+records that were not counted yet.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Send:
     size: int
     timestamp_ms: int
     record_id: bytes
-    """As much of the id as the row has room for; empty where the record has none."""
+    """As much of the id as the row has room for; empty if the record has none."""
     hash: int
     """Hash of the whole id if the row lacked room for it, else 0."""
     is_acked: bool
     partition: int
     offset: int
     sequence: int | None
-    """The journal's sequence when counting began; None where it has not."""
+    """The journal's sequence when counting began; None if it has not."""
 
 
 class Sends:
@@ -76,7 +76,7 @@ class Sends:
         self._group = group
         self._again_s = again_s
         self.trouble = ""
-        """Why the last rows could not be added; empty where the table is at its limit."""
+        """Why the last rows could not be added; empty if the table is at its limit."""
         self._again_at = float("-inf")
         self._maps: list[mmap.mmap] = []
         self._free: deque[int] = deque()
@@ -87,7 +87,7 @@ class Sends:
         self._grow()
 
     def sent(self, topic: str, size: int, timestamp_ms: int, record_id: bytes) -> int | None:
-        """Fill a row for a record that is about to be sent; return it, None if there is no room.
+        """Fill and return a row for a record that is about to be sent; None if there is no room.
 
         Raises the error of a name or number that does not fit.
         """
@@ -197,7 +197,7 @@ def _mapped(path: Path) -> mmap.mmap:
 
 
 def _append(path: Path, line: str, at: int) -> None:
-    """Write a whole line at offset ``at``, the file's end; or nothing, with an OSError."""
+    """Write a whole line at offset ``at``, the file's end, or nothing and raise OSError."""
     whole = line.encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -227,7 +227,7 @@ def _read(table: mmap.mmap | bytes, at: int, topics: Sequence[str]) -> Send:
 
 
 def left_behind(journal_directory: Path, client: str) -> Iterator[Send]:
-    """Yield the sends in the tables of a gone process; raises OSError."""
+    """Yield the sends in the tables of a dead process; raises OSError."""
     _, *topics = _names(journal_directory, client)
     for path in files(journal_directory, client):
         if path.suffix == ".sends":

@@ -1,4 +1,4 @@
-"""Ships counts from the local log to the topic, and deletes what was acked.
+"""Ships counts from the local log to the topic, and deletes acked ones.
 
 After a crash between ack and deletion a count is sent twice; both have the same audit id.
 """
@@ -37,7 +37,7 @@ NEEDS: Final = EventNeeds("wc-audit", "all")
 
 
 def to_topic(properties: Mapping[str, Any], topic: str = "wc.audit") -> Callable[[], SegmentOutlet]:
-    """Return what an ``Audit`` ships its counts with: producers of this topic, which must exist.
+    """Return an ``Audit``'s factory of producers for this topic, which must exist.
 
     ``properties`` are those of a Kafka client.
     """
@@ -45,9 +45,9 @@ def to_topic(properties: Mapping[str, Any], topic: str = "wc.audit") -> Callable
 
 
 class Shipper(SegmentShipper):
-    """Ships one process's directory after another. Owner: one thread.
+    """Ships the directories of processes, one after another. Owner: one thread.
 
-    It never drops a count, whatever the broker answers: the balance would miss it.
+    It never drops a count, whatever the broker answers, because the balance would miss it.
     """
 
     def __init__(self, outlet: SegmentOutlet):
@@ -104,5 +104,5 @@ class Shipper(SegmentShipper):
             yield Outgoing(value.encode(), len(counts), key.encode())
 
     def describe(self, error: PublishFailedError) -> str:
-        """Return the line to log when the topic does not take counts."""
+        """Return the line to log when the topic does not accept counts."""
         return f"audit: counts stay in the local log: {error}"

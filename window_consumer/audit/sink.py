@@ -1,4 +1,4 @@
-"""Counts what is written: copies for the ladder, results, redriven and replayed records."""
+"""Counts written records: copies for the ladder, results, redriven and replayed records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from window_consumer.model.protocols import Clock, Copy, Delivery, Sink
 class CountingWriter:
     """A writer of batches whose records for one topic are counted. Owner: one thread.
 
-    In a transaction a copy counts once the transaction is committed. Copies of an uncommitted one
+    In a transaction a copy counts once the transaction is committed. Copies in an uncommitted one
     are unknown, like all sends without an answer.
     """
 
@@ -28,8 +28,7 @@ class CountingWriter:
         self._clock = clock
         self._transactional = transactional
         self._sent: list[tuple[int | None, int] | None] = []
-        """Sends since the last acks: token and partition, or None where the copy is for another
-        topic.
+        """Sends since the last acks: token and partition, or None if the copy is for another topic.
         """
         self._acked: list[tuple[int | None, int]] = []
 
@@ -64,7 +63,7 @@ class CountingWriter:
         self._count()
 
     def close(self) -> None:
-        """Abandon what is not finished."""
+        """Abandon unfinished records."""
         self._writer.close()
         self._doubt([*(each for each in self._sent if each is not None), *self._acked])
         self._sent, self._acked = [], []

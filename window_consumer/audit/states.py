@@ -9,21 +9,21 @@ from window_consumer.audit.count import LEAVING, CountTier
 
 
 class State(StrEnum):
-    """How far the counting of a bucket is."""
+    """The progress of counting a bucket."""
 
     OPEN = "open"
     """Its time has not ended. Records without a timestamp are in a bucket that never ends."""
     CLOSING = "closing"
     """Its end, or its last count, is within the grace period: more counts may come."""
     REOPENED = "re-opened"
-    """Closing again: a count came when the bucket was final, after more than the grace period
+    """Closing again: a count arrived when the bucket was final, after more than the grace period
     without one.
     """
     FINAL = "final"
 
 
 class Finding(StrEnum):
-    """What was found in a bucket, for one group."""
+    """The finding in a bucket, for one group."""
 
     BALANCED = "balanced"
     IN_PROGRESS = "in progress"
@@ -58,7 +58,7 @@ ALARMING: Final = frozenset({Finding.LOST, Finding.EXCHANGED})
 UNREMARKABLE: Final = frozenset(
     {Finding.BALANCED, Finding.IN_PROGRESS, Finding.NOT_CONSUMED, Finding.UNAUDITED, Finding.BEFORE}
 )
-"""Findings that need no attention, which summaries leave out."""
+"""Findings that need no attention, which summaries omit."""
 
 TERMS: Final = {
     term: term.replace("_", "-")

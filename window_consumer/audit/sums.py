@@ -1,7 +1,7 @@
 """Sums of records by outcome and by time bucket: the hot path of the audit.
 
-Records come by the slice, and only differences within a slice cost a step in Python. Slices too
-short to count alone are gathered, up to a bound, as their messages stay in memory meanwhile.
+Records arrive by the slice, and only differences within a slice cost a step in Python. Slices too
+short to count alone are gathered, up to a limit, because their messages stay in memory meanwhile.
 
 A record beyond a known end of the log was written after that end was reported. If its timestamp is
 much older, or in the future, the producer's clock differs from ours, and its latency is not
@@ -23,13 +23,13 @@ from window_consumer.audit.count import CountTier, latency_bounds, latency_bucke
 from window_consumer.model.record import Message
 
 CREATE_TIME: Final = 1
-"""The first field of Message.timestamp() where the producer set the time."""
+"""The first field of Message.timestamp() if the producer set the time."""
 
 MAX_SKEW_MS: Final = 5_000
 """Clock differences up to this are tolerated, as for due times."""
 
 Timestamp = tuple[int, int]
-"""What Message.timestamp() returns: the kind, and milliseconds since 1970."""
+"""The result of Message.timestamp(): the kind, and milliseconds since 1970."""
 
 NO_TIMESTAMP: Final = (0, 0)
 
@@ -49,9 +49,9 @@ def id_hashes(record_ids: Iterable[bytes]) -> list[int]:
 
 
 class Columns(NamedTuple):
-    """What an audit needs of some records, by column; None where it is not needed.
+    """The data of some records for an audit, by column; None if not needed.
 
-    A tuple, because one is made for each slice, and it takes a third of the time.
+    A tuple, which takes a third of the time to create, once for each slice.
     """
 
     times_ms: Sequence[int]
@@ -59,9 +59,9 @@ class Columns(NamedTuple):
     sizes: Sequence[int]
     hashes: Sequence[int] | None
     wall_ms: int | Sequence[int]
-    """When their outcome was known; one time per record where they were gathered."""
+    """When their outcome was known; one time per record if they were gathered."""
     skew: bool = False
-    """The clocks are known to differ, so latencies are unknown."""
+    """Whether the clocks are known to differ, which makes latencies unknown."""
     stamps: Sequence[Timestamp] | None = None
     """Replaces ``times_ms`` where some timestamps are not the producer's."""
 
@@ -123,7 +123,7 @@ class Sums:
             begin = end
 
     def as_fields(self, *, ids: bool) -> dict[str, Any]:
-        """Return the fields of an ``AuditCount``; ``ids`` where hashes were added."""
+        """Return the fields of an ``AuditCount``; ``ids`` if hashes were added."""
         return {
             "count": self.count,
             "bytes": self.bytes,
@@ -209,7 +209,7 @@ class Gathered:
 
     tier: CountTier = CountTier.FINISHED
     skew: bool = False
-    """The clocks were known to differ when the outcome was known."""
+    """Whether the clocks were known to differ at the time of the outcome."""
     messages: list[Message] = field(factory=list)
     _walls_ms: list[int] = field(factory=list)
     _bytes: int = 0

@@ -19,10 +19,10 @@ from window_consumer.plan.definition import AppDefinition
 PARTITIONS = 4
 
 _WARNING = (
-    f"for trying things out. {LIMITS[0]} It is not a whole Kafka: window-consumer broker --limits"
-    f" lists {len(LIMITS)} things that it cannot do."
+    f"for trying things out. {LIMITS[0]} It is not a full Kafka: window-consumer broker --limits"
+    f" lists {len(LIMITS)} limitations."
 )
-"""One line, for somebody who wants to try something out."""
+"""A one-line summary of the limits."""
 
 
 @click.command("broker")
@@ -34,7 +34,7 @@ _WARNING = (
     help="Create a topic, by default with 4 partitions; may be repeated.",
 )
 @click.option("--brokers", type=click.IntRange(1, 16), default=1, show_default=True)
-@click.option("--limits", is_flag=True, help="Print what it cannot do, and exit.")
+@click.option("--limits", is_flag=True, help="Print its limitations, and exit.")
 def broker_command(*, topics: Sequence[str], brokers: int, limits: bool) -> int:
     """Keep an embedded broker up until Ctrl-C or SIGTERM, and print its address.
 

@@ -22,7 +22,7 @@ from window_consumer.plan.feature import CheckFindings
 
 @frozen
 class CheckReport:
-    """What ``check`` found; it exists only if nothing is wrong."""
+    """The result of ``check`` if nothing is wrong."""
 
     file: str
     workers: tuple[WorkerBounds, ...]
@@ -30,7 +30,7 @@ class CheckReport:
     cluster: tuple[ClusterFindings, ...] = ()
     other_warnings: tuple[str, ...] = ()
     findings: Mapping[str, Sequence[CheckFindings]] = field(factory=dict)
-    """What features found outside Kafka, and what comes by itself, by their keys in the JSON."""
+    """Findings of features outside Kafka, and upcoming events, by their keys in the JSON."""
 
     @property
     def process_warnings(self) -> list[str]:
@@ -119,7 +119,7 @@ def _of_the_process(bounds: ProcessBounds) -> Iterator[str]:
         container = f"its container's limit is {format_size(_rounded(limit))}"
     yield "the process" if bounds.processes == 1 else f"all {bounds.processes} processes"
     yield (
-        f"  some {format_size(_rounded(bounds.resident_bytes))} resident at most, and what the"
+        f"  at most about {format_size(_rounded(bounds.resident_bytes))} resident, plus what the"
         f" application loads; {container}"
     )
     yield f"  terminationGracePeriodSeconds: {bounds.termination_grace_period_s}"
@@ -136,8 +136,8 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
     )
     if bounds.waiting_records:
         yield (
-            f"  holds at most {bounds.waiting_records} records a partition of a retry topic that"
-            " are not due yet"
+            f"  holds at most {bounds.waiting_records} records a partition of a retry topic before"
+            " they are due"
         )
     yield (
         f"  holds at most {format_size(bounds.max_bytes)} of payload, prefetch included, and one"
@@ -146,10 +146,10 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
     )
     if bounds.once_table_bytes is not None:
         size = format_size(_rounded(bounds.once_table_bytes))
-        yield f"  the ids of once take some {size} in the database at that rate"
+        yield f"  the ids of once take about {size} in the database at that rate"
     if bounds.fair is not None:
         yield (
-            f"  classes of records {bounds.fair}; they are told apart within the"
+            f"  classes of records {bounds.fair}; this applies within the"
             f" {bounds.window_records} records of a partition's window"
         )
     if bounds.rate is not None:
@@ -157,8 +157,8 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
     if bounds.children_bytes:
         up_to, size = "at most " if auto else "", format_size(bounds.children_bytes)
         yield (
-            f"  {up_to}{bounds.concurrency} child processes: some {size} resident more, and in each"
-            " what the application loads"
+            f"  {up_to}{bounds.concurrency} child processes: about {size} more resident, plus what"
+            " the application loads in each"
         )
     if bounds.max_abandoned:
         yield (
@@ -171,12 +171,12 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
     if bounds.child_deaths is not None:
         alone, in_batch = bounds.child_deaths
         where = f", about {in_batch} where it was in a full batch" if in_batch > alone else ""
-        yield f"  a record that kills its child process has left after {alone} such deaths{where}"
+        yield f"  a record that kills its child process leaves after {alone} such deaths{where}"
     if bounds.delivery not in (DeliveryMode.BROADCAST, DeliveryMode.AT_MOST_ONCE):
         fewest, most = bounds.crash_ends
         yield (
-            f"  a record that kills the process has left after {fewest} such ends, after {most}"
-            " where a whole window ran before it; a restart counts as soon as it has begun to read"
+            f"  a record that kills the process leaves after {fewest} crashes, or {most} if a"
+            " whole window ran before it; a restart counts once it has begun to read"
         )
     yield from _calls(bounds)
     yield (
@@ -191,13 +191,13 @@ def _after_a_crash(bounds: WorkerBounds) -> Iterator[str]:
         return
     if bounds.delivery is DeliveryMode.AT_MOST_ONCE:
         yield (
-            f"  after a crash the records that its {bounds.concurrency} slots run or have queued"
-            " are lost; none runs again"
+            f"  after a crash the records that are running or queued in its {bounds.concurrency}"
+            " slots are lost; none runs again"
         )
     elif bounds.delivery is DeliveryMode.EXACTLY_ONCE:
         yield (
             f"  after a crash at most {bounds.rerun_running} running records run again, and those"
-            " whose transaction had not ended; who reads committed records sees no output of theirs"
+            " whose transaction had not ended; readers of committed records see no output of those"
         )
     else:
         yield (
@@ -207,12 +207,12 @@ def _after_a_crash(bounds: WorkerBounds) -> Iterator[str]:
     fits = "always fits" if bounds.metadata_fits else "does NOT always fit"
     yield (
         f"  (commit metadata: at most {bounds.metadata_bytes} bytes, which {fits} the 4095 of a"
-        f" commit; where somebody else overwrites it, {bounds.rerun_records_without_metadata} a"
+        f" commit; if another program overwrites it, {bounds.rerun_records_without_metadata} a"
         " partition)"
     )
     times = bounds.group_times
     yield (
-        f"  after a crash, or where a member hangs, others have its partitions after at most"
+        f"  if a member crashes or hangs, others take over its partitions after at most"
         f" {format_duration(bounds.crash_takeover_s)}: session"
         f" {format_duration(times.session_s)} ({times.session_from}), heartbeat"
         f" {format_duration(times.heartbeat_s)} ({times.heartbeat_from}), and the longest call of"
@@ -229,7 +229,7 @@ _EXPIRED = {"dead_letter": "goes to the dead letters", "drop": "is dropped"}
 
 
 def _calls(bounds: WorkerBounds) -> Iterator[str]:
-    """Yield the conditions that decide about calls."""
+    """Yield the conditions that select a record's handler."""
     if len(bounds.routes) > 1 or bounds.otherwise is not None:
         first, *others = bounds.routes
         yield f"  calls {first}"
@@ -274,8 +274,8 @@ def _retries(bounds: WorkerBounds) -> Iterator[str]:
         yield f"  again at level {level}, at most {late} late{then}"
     if any(wait.level is not None for wait in bounds.retry_waits):
         yield (
-            "  RetryLater for more than the upper end of backoff moves on to the first level that"
-            f" waits as long, {later} at most"
+            "  RetryLater for longer than the upper end of backoff moves on to the first level that"
+            f" waits that long, {later} at most"
         )
         return
     longer = "" if bounds.begins else ": longer waits need retry.levels"
@@ -292,7 +292,7 @@ _SPENT = {
 }
 
 _MOST_LISTED = 6
-"""More waits of one place only repeat each other."""
+"""More waits in one place would only repeat."""
 
 
 def _listed(waits: Sequence[RetryWait]) -> str:

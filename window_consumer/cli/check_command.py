@@ -14,7 +14,7 @@ from window_consumer.plan.child_spec import child_specs_of
 from window_consumer.plan.loading import load_app_if_named
 
 _WAIT_S: Final = 30.0
-"""A person, or a deployment, waits for the answer."""
+"""Short: a person or a deployment waits for the answer."""
 
 
 @click.command("check")
@@ -42,8 +42,8 @@ _WAIT_S: Final = 30.0
     "--rate",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="Records a second of each worker: work out the size of the tables of once, and how long a"
-    " lease may last.",
+    help="Expected records a second of each worker: estimates the size of the tables of once, and"
+    " how long a lease may last.",
 )
 @click.option(
     "--connect", is_flag=True, help="Also ask the cluster, and the databases of once and outbox."
@@ -55,7 +55,7 @@ def check_command(**given: Any) -> int:
         app = load_app_if_named(given["application"], given["config"], given["features"])
     only, overrides = given["only"], given["overrides"]
     plan = app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
-    child_specs_of(app, plan)  # refuses what child processes could not import
+    child_specs_of(app, plan)  # refuses applications that child processes could not import
     app.features.refuse(plan)
     report = check(
         app,

@@ -12,7 +12,7 @@ from window_consumer.model.errors import UsageError
 
 PROGRAM: Final = "window-consumer"
 VARIABLE: Final = "_WINDOW_CONSUMER_COMPLETE"
-"""The variable with which the scripts ask the program; click derives it from the program's name."""
+"""The environment variable of the scripts; click derives it from the program's name."""
 
 
 @click.command("completion")
@@ -27,6 +27,6 @@ def completion_command(ctx: click.Context, *, shell: str) -> int:
     """
     kind = get_completion_class(shell)
     if kind is None:
-        raise UsageError(f"{shell}: there is no completion for this shell")
+        raise UsageError(f"{shell}: no completion for this shell")
     click.echo(kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())
     return OK

@@ -50,7 +50,7 @@ class MaskedFormatter(logging.Formatter):
         raise NotImplementedError
 
     def stack(self, record: logging.LogRecord) -> str | None:
-        """Return the traceback, or None; a line of a child process has it as text."""
+        """Return the traceback, or None; lines from child processes have it as text."""
         return self.formatException(record.exc_info) if record.exc_info else record.exc_text
 
 
@@ -141,8 +141,8 @@ GC_THRESHOLD = 50_000
 def tune(switch_interval_s: float, gc_threshold: int) -> None:
     """Set how long a thread keeps the interpreter, and how many new objects trigger a collection.
 
-    A worker creates thousands of objects at a time and releases them in order. A collection after
-    every 700 finds nothing and scans everything in the windows.
+    A worker creates thousands of objects at a time and releases them in order. Collecting after
+    every 700 would scan the whole windows and find nothing.
     """
     sys.setswitchinterval(switch_interval_s)
     if gc_threshold:

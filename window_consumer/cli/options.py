@@ -1,6 +1,6 @@
 """Options, arguments and lazily imported groups that commands share.
 
-A start takes as long as its imports, and commands need different ones.
+Lazy, because imports take most of a start's time and commands need different ones.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class TextParam(click.ParamType, Generic[T]):  # type: ignore[type-arg]  # generic since click 8.4
-    """A text that ``read`` turns into a value; it raises ValueError with what is wrong."""
+    """A text that ``read`` converts; ValueError carries the problem."""
 
     def __init__(self, name: str, read: Callable[[str], T]):
         self.name = name
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
-        """Return the value; a default may be one already."""
+        """Return the value; a default may already be converted."""
         if not isinstance(value, str):
             known: T = value
             return known
@@ -57,7 +57,7 @@ def application(command: CommandT) -> CommandT:
 
 
 def optional_application(command: CommandT) -> CommandT:
-    """Add the application to a command that may do without; None if it is not named."""
+    """Add the application to a command that can work without one; None if it is not named."""
     return _naming_application(command, is_required=False)
 
 
@@ -86,12 +86,12 @@ def _naming_application(command: CommandT, *, is_required: bool) -> CommandT:
 
 
 def workers_named(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the workers of the configuration whose names begin so."""
+    """Return the workers of the configuration whose names begin with the text."""
     return _names_beginning(_configured_workers(ctx), incomplete)
 
 
 def topics_named(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the topics of the configuration's workers whose names begin so."""
+    """Return the topics of the configuration's workers whose names begin with the text."""
     found: list[str] = []
     for worker in _configured_workers(ctx).values():
         topics = worker.get("topics") if isinstance(worker, Mapping) else None
@@ -105,7 +105,7 @@ def _names_beginning(names: Iterable[object], incomplete: str) -> list[str]:
 
 
 def _configured_workers(ctx: click.Context) -> Mapping[Any, Any]:
-    """Read the configuration unchecked, as a shell waits; a broken one has no workers."""
+    """Read the configuration without checks, for speed; a broken one has no workers."""
     import yaml  # noqa: PLC0415 - only a completion needs it here
 
     given = ctx.params.get("config")
@@ -166,7 +166,7 @@ short_start_timeout = click.option(
 
 
 def feature_list() -> FeatureList:
-    """Return the list of features, which ``main`` puts into the context of all commands."""
+    """Return the list of features from the command's context, where ``main`` puts it."""
     found = click.get_current_context().find_object(FeatureList)
     assert found is not None
     return found

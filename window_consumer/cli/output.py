@@ -1,7 +1,7 @@
 """What commands print at the end: exit codes, errors as one readable block, escaped text.
 
-Errors go to stderr. With ``--json`` stdout gets one, too, as an object, so that whoever parses the
-output finds the reason there.
+Errors go to stderr. With ``--json`` the error is also an object on stdout, for programs that parse
+the output.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ USUAL: Final[Mapping[int, str]] = MappingProxyType(
 """What exit codes mean, unless a command says otherwise with ``exits``."""
 
 BUG: Final = "WC199"
-"""The code of an error that is none of ours: a bug."""
+"""The code of an unexpected error: a bug."""
 
 
 _EXIT_CODES: Final = "__exit_codes__"
@@ -52,9 +52,9 @@ _PRINTED: Final = f"{__name__}.printed"
 
 
 def exits(meanings: Mapping[int, str]) -> Callable[[CommandT], CommandT]:
-    """Say what a command's exit codes mean beyond the usual; its help then says it, too.
+    """Declare a command's exit codes beyond the usual ones, and add them to its help.
 
-    Goes directly above the function. A code that is neither usual nor named is a bug.
+    Goes directly above the function. Any other code is a bug.
     """
 
     def declared(command: CommandT) -> CommandT:
@@ -73,7 +73,7 @@ def exits(meanings: Mapping[int, str]) -> Callable[[CommandT], CommandT]:
 
 
 def own_exit_codes(callback: Callable[..., Any] | None) -> Mapping[int, str]:
-    """Return what a command's function was declared with."""
+    """Return the exit codes declared with ``exits``."""
     found: Mapping[int, str] = getattr(callback, _EXIT_CODES, {})
     return found
 
@@ -91,9 +91,9 @@ def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
 def explain(
     error: BaseException, mask: Callable[[str], str] = str, *, as_json: bool = False
 ) -> int:
-    """Print what went wrong, without secrets, and return the exit code for it.
+    """Print an error, without secrets, and return its exit code.
 
-    ``as_json`` is what the option ``--json`` says; within a command it is found out here.
+    ``as_json`` is the value of the option ``--json``; by default that of the current command.
     """
     as_json = as_json or _is_json_asked()
     code = FAILED
@@ -106,7 +106,7 @@ def explain(
         print_error(mask(str(error)), error.code, as_json=as_json)
         code = WRONG_USAGE if isinstance(error, UsageError) else FAILED
     elif isinstance(error, BrokenPipeError):
-        # The reader of our output has closed it; Python would complain again at its own exit.
+        # The reader of our output has closed it; Python would report that again at exit.
         sys.stderr.close()
     elif isinstance(error, SystemExit):
         raise error
@@ -127,7 +127,7 @@ def _print_wrong_usage(error: click.ClickException, *, as_json: bool) -> None:
 
 
 def print_error(text: str, code: str, *, as_json: bool = False) -> None:
-    """Print an error block, with its code and where the documentation explains it."""
+    """Print an error block, with its code and a link to the documentation."""
     said, place = text.rstrip(), f"[{code}: {explained_at(code)}]"
     separator = "\n" if "\n" in said else " "
     click.echo(f"error: {said}{separator}{place}", err=True)
@@ -145,9 +145,9 @@ def print_result(fields: Mapping[str, Any], text: str, *, as_json: bool) -> None
 
 @contextmanager
 def application_output() -> Iterator[None]:
-    """Inside, what the user's code prints goes to stderr with ``--json``: stdout is the result's.
+    """With ``--json``, send the output of the user's code to stderr: stdout is for the result.
 
-    For where a command imports an application or calls its handlers.
+    Use it around importing an application or calling its handlers.
     """
     if _is_json_asked():
         with redirect_stdout(sys.stderr):
@@ -163,7 +163,7 @@ def _is_json_asked() -> bool:
 
 
 def print_json(fields: Mapping[str, Any]) -> None:
-    """Print the JSON object of a command: stdout then gets no error."""
+    """Print the JSON object of a command; a later error prints none."""
     click.echo(json.dumps(fields, indent=2))
     context = click.get_current_context(silent=True)
     if context is not None:
@@ -171,7 +171,7 @@ def print_json(fields: Mapping[str, Any]) -> None:
 
 
 def _print_object(text: str, code: str) -> None:
-    """Print an error as an object, unless the command has printed its own: there is only one."""
+    """Print an error as the only object, unless the command has already printed one."""
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(_PRINTED):
         return
@@ -179,7 +179,7 @@ def _print_object(text: str, code: str) -> None:
 
 
 def explained_at(code: str) -> str:
-    """Return where the documentation explains an error: a URL, if the package names one."""
+    """Return the documentation's URL for an error, if the package metadata has one."""
     try:
         urls = metadata("window-consumer").get_all("Project-URL") or []
     except PackageNotFoundError:
@@ -188,7 +188,7 @@ def explained_at(code: str) -> str:
 
 
 def errors_page(urls: Iterable[str]) -> str:
-    """Return the address of errors.md, beside the page that the Project-URLs of a package name."""
+    """Return the address of errors.md, from the Project-URLs in the package metadata."""
     found = dict(each.split(", ", 1) for each in urls if ", " in each)
     return urljoin(found.get("Documentation", "docs/"), "errors.md")
 

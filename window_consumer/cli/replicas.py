@@ -159,7 +159,7 @@ class Supervisor:
                         "exit_code": copy.code,
                     },
                 )
-                # A process that died of the signal had not begun; otherwise it would have caught
+                # A process that died of the signal had not started; otherwise it would have caught
                 # it.
                 well = copy.code in (OK, -signal.SIGTERM)
                 self._worst = max(self._worst, OK if well else FAILED)
@@ -221,11 +221,11 @@ def run_copies(count: int, make_plan: Callable[[], AppPlan], app: AppDefinition)
 
 
 def _refuse_equal_instances(one: AppPlan, other: AppPlan) -> None:
-    """Refuse static members with one name: they would fence each other off."""
+    """Refuse static members with the same name: they would fence each other."""
     for first, second in zip(one.workers, other.workers, strict=True):
         instance = first.consumer.get("group.instance.id")
         if instance is not None and instance == second.consumer.get("group.instance.id"):
             raise UsageError(
                 f"--processes: workers.{first.name}: group.instance.id is {instance} in all of"
-                f" them, and a group has one member of that name: write {instance}-${{{NUMBER}}}"
+                f" them, but must differ within a group: write {instance}-${{{NUMBER}}}"
             )

@@ -26,10 +26,10 @@ from window_consumer.runtime.running import Running
 
 _CHECK_S = 0.2
 _SHORTEST_FLUSH_S = 0.3
-"""The least time that a feature gets to send what is left."""
+"""The least time that a feature gets to send its remaining data."""
 
 _AFTER_STOP_S = 4.5
-"""How long after the stop timeout the process ends in any case."""
+"""How long after the stop timeout the process exits in any case."""
 
 
 def run_until_stopped(
@@ -80,7 +80,7 @@ def run_until_stopped(
     for end in filter(None, ends):
         end(inf if deadline is None else max(_SHORTEST_FLUSH_S, deadline - monotonic()))
     if running.left_behind:
-        # A normal exit would wait for threads that never return, or stop them in the middle of
+        # A normal exit would wait for threads that never return, or stop them while they hold
         # work.
         _end_now(code)
     return code

@@ -58,7 +58,7 @@ from window_consumer.runtime.replica import number_of_this_copy
 def run_command(**given: Any) -> int:
     """Run the workers of a configuration until a signal stops them.
 
-    It needs no application if each worker has its handler in the configuration, such as http.
+    No application is needed if every worker's handler is in the configuration, such as http.
 
     SIGTERM or Ctrl-C: drain, commit, leave the group; a second one: end at once. SIGUSR1: print
     the windows and the stacks of running handlers.

@@ -22,7 +22,7 @@ from window_consumer.engine.commits.delivery_guarantee import DeliveryMode
 
 
 class HandlerTrait(Enum):
-    """What a handler brings that no key says; the value continues a sentence with its name."""
+    """A property of a handler that no key states; the value completes "handler X ..."."""
 
     BATCHES = "is a batch handler"
     SINGLE_RECORDS = "gets one record a call"
@@ -32,15 +32,15 @@ class HandlerTrait(Enum):
 
 @frozen
 class Setting:
-    """A key of a worker, and the values of it that a pair is about."""
+    """A key of a worker, and its values in a pair."""
 
     key: str
     """Dotted, below the worker."""
     values: tuple[object, ...] = ()
-    """Empty for any but the default."""
+    """Empty: any value except the default."""
     is_given: bool = False
-    """Only a value that the user wrote conflicts, not a default. Without ``values``, writing the
-    default conflicts too."""
+    """Only a written value conflicts, not a default. Without ``values``, even a written default
+    conflicts."""
 
     def holds(self, worker: WorkerConfig, tree: Tree) -> bool:
         """Return whether the worker has it."""
@@ -59,7 +59,7 @@ class Setting:
         return ("workers", worker.name, *self.key.split("."))
 
     def shown(self, worker: WorkerConfig) -> str:
-        """Return its value as in the file."""
+        """Return its value as the file writes it."""
         kind, value = self._option.kind, self._value(worker)
         if kind is None:
             return "given"
@@ -85,7 +85,7 @@ class Setting:
 
 @frozen
 class Conflict:
-    """A row of the table: ``key`` is the one to change."""
+    """A row of the table; ``key`` is the key to change."""
 
     key: Setting
     other: Setting | HandlerTrait
@@ -108,7 +108,7 @@ CONFLICTS: Final = (
     Conflict(
         Setting("retry.levels"),
         Setting("retry.on_failure", ("block",)),
-        "the lane waits for its record, which therefore stays; choose:\n"
+        "the lane waits for its record, so the record cannot move; choose:\n"
         "  no levels: the record is retried where it is, without end\n"
         "  on_failure: overtake: it moves to the first level, and later ones of its lane continue",
     ),
@@ -126,13 +126,13 @@ CONFLICTS: Final = (
     Conflict(
         Setting("retry.on_failure", ("park",)),
         HandlerTrait.BATCHES,
-        "its calls would have several records of a key: write block or overtake, or decorate the "
+        "a batch may hold several records of a key: write block or overtake, or decorate the "
         "handler with @app.handler",
     ),
     Conflict(
         Setting("retry.park"),
         Setting("retry.on_failure", (None, "overtake", "block")),
-        "nothing is parked: write on_failure: park, or take park out",
+        "nothing is parked: write on_failure: park, or remove park",
     ),
     Conflict(
         Setting("retry.park.on_dead", ("follow",)),
@@ -142,46 +142,46 @@ CONFLICTS: Final = (
     Conflict(
         Setting("on_new_failure.action", ("pause", "alert")),
         Setting("retry.when_spent", ("stop", "drop")),
-        "dead letters say how other versions failed: write when_spent: dead_letter, or take "
-        "on_new_failure out",
+        "dead letters show how other versions failed: write when_spent: dead_letter, or "
+        "remove on_new_failure",
     ),
     Conflict(
         Setting("fair.floor"),
         Setting("fair.order", ("shares",)),
-        "without a strict order each class gets its share: write order: strict, or take floor out",
+        "without a strict order each class gets its share: write order: strict, or remove floor",
     ),
     Conflict(
         Setting("fair.by"),
         HandlerTrait.BATCHES,
-        "a batch would have records of several classes: take fair out, or decorate the handler "
+        "a batch would have records of several classes: remove fair, or decorate the handler "
         "with @app.handler",
     ),
     Conflict(
         Setting("batch"),
         HandlerTrait.SINGLE_RECORDS,
-        "take batch out, or decorate the handler with @app.batch_handler",
+        "remove batch, or decorate the handler with @app.batch_handler",
     ),
     Conflict(
         Setting("stall.action", ("retry",)),
         HandlerTrait.ENDLESS_CALLS,
-        "the record would be called again beside its first call: write move, or make the handler "
+        "the record would run again beside its first call: write move, or make the handler "
         "a coroutine, or choose pool: processes",
     ),
     Conflict(
         Setting("retry", is_given=True),
         _AT_MOST_ONCE,
-        "a record gets one call, and if it fails the record is lost: take retry out",
+        "a record gets one call and is lost if that fails: remove retry",
     ),
     Conflict(
         Setting("otherwise", ("dead_letter",), is_given=True),
         _AT_MOST_ONCE,
-        "nothing becomes a dead letter: write skip or stop, or take otherwise out, which then "
+        "nothing becomes a dead letter: write skip or stop, or remove otherwise, which then "
         "means skip",
     ),
     Conflict(
         Setting("on_expired", ("dead_letter",), is_given=True),
         _AT_MOST_ONCE,
-        "nothing becomes a dead letter: write drop, or take on_expired out, which then means drop",
+        "nothing becomes a dead letter: write drop, or remove on_expired, which then means drop",
     ),
     Conflict(
         Setting("stall.action", ("retry",)),
@@ -191,38 +191,37 @@ CONFLICTS: Final = (
     Conflict(
         Setting("on_new_failure.action", ("pause", "alert")),
         _AT_MOST_ONCE,
-        "dead letters say how other versions failed, and nothing becomes one: take on_new_failure "
-        "out",
+        "dead letters show how other versions failed, but nothing becomes one: remove "
+        "on_new_failure",
     ),
     Conflict(
         Setting("commit_interval", is_given=True),
         _AT_MOST_ONCE,
-        "records are committed before they start: take commit_interval out",
+        "records are committed before they start: remove commit_interval",
     ),
     Conflict(
         _AT_MOST_ONCE,
         HandlerTrait.ONCE,
-        "once= makes one effect of several calls, and a record gets one call: take one of the two "
-        "out",
+        "once= makes repeated calls take effect once, but a record gets one call: remove one of "
+        "the two",
     ),
     Conflict(
         Setting("group", is_given=True),
         _BROADCAST,
-        "every process reads all partitions, without a group: take group out",
+        "every process reads all partitions, without a group: remove group",
     ),
     Conflict(
         Setting("broadcast"),
         Setting("delivery", tuple(each for each in DeliveryMode if each != DeliveryMode.BROADCAST)),
-        "the members of a group share the records: write delivery: broadcast, or take broadcast "
-        "out",
+        "the members of a group share the records: write delivery: broadcast, or remove broadcast",
     ),
     *(
-        Conflict(Setting(key, is_given=True), _BROADCAST, f"{why}: take {key} out")
+        Conflict(Setting(key, is_given=True), _BROADCAST, f"{why}: remove {key}")
         for key, why in {
             "retry.levels": "a copy in a retry topic would reach one process",
             "retry.attempts_per_level": "a copy in a retry topic would reach one process",
             "retry.on_oversize": "no copies are written",
-            "retry.crash_attempts": "nothing is committed that could tell of a crash",
+            "retry.crash_attempts": "nothing is committed that could record a crash",
             "commit_interval": "nothing is committed",
             "on_no_offset": "nothing is committed; broadcast.from says where to begin",
             "on_out_of_range": "reading continues at the earliest record",
@@ -241,24 +240,24 @@ CONFLICTS: Final = (
     Conflict(
         Setting("otherwise", is_given=True),
         _BROADCAST,
-        "broadcast.when_spent decides about a record that no handler takes: take otherwise out",
+        "broadcast.when_spent decides about a record that no handler takes: remove otherwise",
     ),
     Conflict(
         Setting("on_expired", ("dead_letter",), is_given=True),
         _BROADCAST,
-        "there is no dead-letter topic: write drop, or take on_expired out, which then means drop",
+        "there is no dead-letter topic: write drop, or remove on_expired, which then means drop",
     ),
     Conflict(
         Setting("on_new_failure.action", ("pause", "alert")),
         _BROADCAST,
-        "dead letters say how other versions failed, and nothing becomes one: take on_new_failure "
-        "out",
+        "dead letters show how other versions failed, but nothing becomes one: remove "
+        "on_new_failure",
     ),
     Conflict(
         _BROADCAST,
         HandlerTrait.ONCE,
-        "each process handles each record, and once= would let one of them do it: take one of the "
-        "two out",
+        "each process handles each record, but once= would let only one do it: remove one of the "
+        "two",
     ),
 )
 
@@ -268,7 +267,7 @@ def conflicts_of_keys(
 ) -> Iterator[Problem]:
     """Yield the pairs of keys that a worker has.
 
-    ``only_given`` is for a tree without decorators, which may give what looks like a default.
+    ``only_given`` is for a tree without decorators: an apparent default may come from one.
     """
     for row in CONFLICTS:
         key, other = row.key, row.other
@@ -285,9 +284,9 @@ def conflicts_of_keys(
 def conflicts_of_handlers(
     worker: WorkerConfig, tree: Tree, traits: Mapping[HandlerTrait, str]
 ) -> Iterator[Problem]:
-    """Yield the keys of a worker that its handlers exclude.
+    """Yield the keys of a worker that conflict with its handlers.
 
-    ``traits`` are those of its handlers, each with the name and the place of one that has it.
+    ``traits`` are those of its handlers, each with the name and place of a handler that has it.
     """
     for row in CONFLICTS:
         other = row.other

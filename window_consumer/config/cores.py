@@ -15,8 +15,8 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 def usable_cores(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
     """Return how many cores this process may use, at least 1.
 
-    This is the number of cores in its affinity, or its control group's share of processor time,
-    rounded up, if that is less. A container limited to 1.5 processors has 2, whatever its node has.
+    This is the smaller of its affinity's cores and its control group's processor quota, rounded
+    up. A container limited to 1.5 processors has 2, whatever its node has.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -41,7 +41,9 @@ def _limits(groups: Path, path: str, names: tuple[str, ...]) -> Iterator[float]:
     inner = PurePosixPath(path.lstrip("/"))
     for group in (inner, *inner.parents) if inner.parts else (inner,):
         words = " ".join(_text(groups / group / name) for name in names).split()
-        if len(words) == 2 and all(map(str.isdigit, words)) and int(words[1]):  # max and -1: none
+        if (
+            len(words) == 2 and all(map(str.isdigit, words)) and int(words[1])
+        ):  # max and -1: no limit
             yield int(words[0]) / int(words[1])
 
 

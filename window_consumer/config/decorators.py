@@ -13,7 +13,7 @@ from window_consumer.config.tree import Path, Tree, ValueOrigin, dotted, walk
 HandlerDefaults = Mapping[str, Mapping[str, Any]]
 
 _SUBSCRIPTION: Final = frozenset({"topics", "patterns"})
-"""Replaced as a whole: topics in one layer replace patterns in another."""
+"""These replace each other: topics in one layer replace patterns in another."""
 
 
 def with_handler_defaults(
@@ -51,7 +51,7 @@ def lay(upper: Tree, lower: Tree) -> Tree:
 def explained(
     problems: Sequence[Problem], tree: Tree, handler_defaults: HandlerDefaults
 ) -> list[Problem]:
-    """Add to missing keys that the handler, whose decorator may give them, is missing too."""
+    """If a decorator could give a missing key but its handler is missing, say so."""
     return [_explained(problem, tree, handler_defaults) for problem in problems]
 
 
@@ -64,7 +64,7 @@ def _explained(problem: Problem, tree: Tree, handler_defaults: HandlerDefaults) 
     if not unknown or not handler_defaults or not problem.message.startswith("is missing"):
         return problem
     hint = did_you_mean(unknown[0], handler_defaults) or f"it has {', '.join(handler_defaults)}"
-    why = f"the application has no handler {unknown[0]!r} whose decorator could say it; {hint}"
+    why = f"the application has no handler {unknown[0]!r} whose decorator could give it; {hint}"
     return evolve(problem, message=f"{problem.message}; {why}")
 
 
@@ -77,7 +77,7 @@ def _handlers_of(name: str, worker: Any) -> Sequence[str]:
 def _disagreements(
     path: Path, handler: str, defaults: Any, below: Tree, tree: Tree
 ) -> Iterator[Problem]:
-    """Yield disagreements between decorators that the tree does not decide."""
+    """Yield disagreements between decorators that the tree does not settle."""
     worker = tree.get(path)
     given = worker.keys() if isinstance(worker, dict) else ()
     decided = frozenset() if _SUBSCRIPTION.isdisjoint(given) else _SUBSCRIPTION

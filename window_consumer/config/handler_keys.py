@@ -1,6 +1,6 @@
-"""The keys that decorators take, as the configuration's classes declare them.
+"""The keys that decorators take, from the configuration's classes.
 
-``handler_options.py`` has them for type checkers and editors. To generate it::
+Generates ``handler_options.py``, for type checkers and editors::
 
     python -m window_consumer.config.handler_keys
 """

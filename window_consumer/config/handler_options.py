@@ -34,7 +34,7 @@ class HandlerOptions(TypedDict, total=False):
     """
 
     broadcast: Mapping[str, Any] | None
-    """With delivery: broadcast: where to begin, and what failed records become."""
+    """With delivery: broadcast: where to begin, and what happens to failed records."""
 
     ordering: Literal["unordered", "key", "partition"] | None
     """Which records wait for each other: none, those of one key, or all of a partition. Expected:
@@ -59,7 +59,7 @@ class HandlerOptions(TypedDict, total=False):
     key, for each partition or for each class of `fair`. burst is how many may start at once after a
     pause. Retries and copies count. Waiting records hold no slot and keep their order. Expected: a
     rate such as 500/s, 30/min or 1000/h, or {rate: 500/s, per: key, burst: 50}. Default: none:
-    calls start as soon as there is a slot; burst: a tenth of a second.
+    calls start as soon as a slot is free; burst: a tenth of a second.
     """
 
     fair: Mapping[str, Any] | None
@@ -74,8 +74,8 @@ class HandlerOptions(TypedDict, total=False):
     """The size of each partition's window; rarely changed."""
 
     commit_interval: str | None
-    """How often progress is committed. With delivery: exactly_once, results become visible so
-    often. Expected: a duration such as 500ms, 10s or 1m, from 10ms to 1m. Default: 500ms; with
+    """How often progress is committed. With delivery: exactly_once, also how often results become
+    visible. Expected: a duration such as 500ms, 10s or 1m, from 10ms to 1m. Default: 500ms; with
     delivery: exactly_once 100ms.
     """
 
@@ -129,7 +129,7 @@ class HandlerOptions(TypedDict, total=False):
     """What happens to handler calls that do not return."""
 
     on_new_failure: Mapping[str, Any] | None
-    """What happens when a new version fails as no other one did."""
+    """What happens when a new version fails in a new way."""
 
     on_no_offset: Literal["earliest", "latest", "fail"] | None
     """Where a group without a committed offset begins. Partitions that are added later always begin

@@ -34,14 +34,14 @@ FORMS: Final = "${NAME}, ${NAME:-default} or ${file:/path}, and $$ for a dollar 
 class Untyped(str):
     """Text from outside of YAML, whose type depends on its key.
 
-    For a key that wants a number or true/false, it is read as YAML reads it. Elsewhere it stays
-    text, so that a password of digits keeps its leading zeros.
+    For a number or true/false, YAML's rules apply. Elsewhere it stays text, so that a password of
+    digits keeps its leading zeros.
     """
 
     __slots__ = ()
 
     def typed(self) -> Any:
-        """Return what YAML makes of the text as a plain scalar; None for an empty one."""
+        """Return the text as YAML reads a plain scalar; None for an empty one."""
         try:
             return read_scalar(self)
         except ValueError:
@@ -102,7 +102,7 @@ class Interpolation:
         if found["dollar"]:
             return "$"
         if found["malformed"]:
-            raise ValueError(f"is not understood after ${{; write {FORMS}")
+            raise ValueError(f"is not a valid reference after ${{; write {FORMS}")
         if found["file"]:
             content = self._file(found["file"])
             self.secrets.add(content)

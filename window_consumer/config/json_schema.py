@@ -26,7 +26,7 @@ def json_schema(sections: Sections = NO_SECTIONS) -> dict[str, Any]:
     ``sections`` are those of features.
 
     Limits of durations and sizes appear only in descriptions. Keys that decorators may give are not
-    required. Rules between keys are left to ``load``.
+    required. ``load`` checks rules between keys.
     """
     top = _section(Config, sections)
     for each in sections.file:

@@ -1,6 +1,6 @@
-"""The kinds of values that keys take: their names, and how to read, write and check them.
+"""The kinds of values that keys take: how to read, write and check them.
 
-A ValueKind is the one source for messages about wrong values, the reference page and the JSON
+A ValueKind is the only source for messages about wrong values, the reference page and the JSON
 Schema. Rules between keys are in ``checks``.
 """
 
@@ -19,7 +19,7 @@ from window_consumer.config.interpolation import Untyped
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 
 REFERENCE: Final[Mapping[str, Any]] = {"$ref": "#/$defs/reference"}
-"""The JSON Schema of a scalar with ``${...}``, which only the loader can judge."""
+"""The JSON Schema of a scalar with ``${...}``, which only the loader can check."""
 
 
 @frozen
@@ -41,7 +41,7 @@ class ValueKind:
     annotation: str = "Any"
     """The raw value's Python type, as decorators take it."""
     hidden_key: str = ""
-    """Of a mapping of names: the key of each entry whose value never appears in any output."""
+    """In a mapping of names: the key of each entry whose value no output may contain."""
 
 
 def boolean() -> ValueKind:
@@ -174,9 +174,9 @@ def _blank(text: str) -> str | None:
 def text(
     expected: str, check: Callable[[str], str | None] = _blank, pattern: str | None = None
 ) -> ValueKind:
-    """Text that must pass a check, which returns what is wrong with it or None.
+    """Text that must pass a check, which returns the problem or None.
 
-    Without one, it must not be blank. ``pattern`` is for the JSON Schema.
+    Without a check, it must not be blank. ``pattern`` is for the JSON Schema.
     """
 
     def read(raw: Any) -> str:
@@ -270,7 +270,7 @@ def _items(raw: list[Any], item: ValueKind) -> tuple[Any, ...]:
             problems.extend(problem.below((index,)) for problem in error.problems)
             continue
         if value in values:
-            problems.append(Problem((index,), "is in the list twice", value=element))
+            problems.append(Problem((index,), "appears twice in the list", value=element))
         values.append(value)
     if problems:
         raise InvalidError(*problems)
@@ -293,7 +293,7 @@ def _quantity_kind(
     upper: Any,
     notation: tuple[Callable[[str], Any], Callable[[Any], str], Mapping[str, Any]],
 ) -> ValueKind:
-    """Return the kind of a number with a unit; ``notation`` reads and writes it, and has units."""
+    """Return the kind of a number with a unit, which ``notation`` reads and writes."""
     parse, write, of_units = notation
     limits = write(lower), write(upper)
     expected = f"{example}, from {limits[0]} to {limits[1]}"

@@ -1,4 +1,4 @@
-"""From a file, decorators and overrides to one checked configuration."""
+"""Builds one checked configuration from a file, decorators and overrides."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from window_consumer.runtime.pools.registry import KINDS
 _NONE: Final[HandlerDefaults] = MappingProxyType({})
 
 _SHORTEST_WORD: Final = 8
-"""A word of a secret that is masked by itself, too, such as the token in ``Bearer TOKEN``."""
+"""A word of a secret that is also masked alone, such as the token in ``Bearer TOKEN``."""
 
 
 @frozen
@@ -43,26 +43,26 @@ class LoadedConfig:
 
     config: Config
     secrets: frozenset[str] = field(repr=False)
-    """All texts that must not appear in any output, see ``Mask``."""
+    """Texts that no output may contain, see ``Mask``."""
     _tree: Tree = field(repr=False)
     file: pathlib.Path
-    """The file it was read from; relative paths in it start at its directory."""
+    """The file it was read from; its relative paths start at its directory."""
 
     def where(self, path: Path) -> str:
         """Return where a value was set: ``workers.yaml:14``, ``@app.handler charge``, ``--set …``.
 
         ``path`` holds the keys as in the file: ``("workers", "charge", "kafka",
-        "fetch.min.bytes")``. For a value that is set nowhere, it returns the place of the nearest
-        parent that is.
+        "fetch.min.bytes")``. If the value is set nowhere, this is the place of its nearest parent
+        that is set.
         """
         return self._tree.origin(path).where
 
     def is_set(self, path: Path) -> bool:
-        """Return whether a value, or one below it, is set somewhere, so that no default applies."""
+        """Return whether a value, or one below it, is set somewhere."""
         return any(at[: len(path)] == path for at in self._tree.origins)
 
     def refuse_handlers(self, worker: WorkerConfig, traits: Mapping[HandlerTrait, str]) -> None:
-        """Raise ConfigError for keys of a worker that its handlers exclude, see ``conflicts``."""
+        """Raise ConfigError for keys that conflict with a worker's handlers, see ``conflicts``."""
         problems = list(conflicts_of_handlers(worker, self._tree, traits))
         if problems:
             raise self.error_of(problems)
@@ -72,7 +72,7 @@ class LoadedConfig:
         return to_error(problems, self._tree, Mask(self.secrets))
 
 
-def load(  # noqa: PLR0913 - what a file is merged with, and for whom
+def load(  # noqa: PLR0913 - the layers to merge, and the caller's options
     path: pathlib.Path,
     handler_defaults: HandlerDefaults = _NONE,
     overrides: Sequence[str] = (),
@@ -90,12 +90,12 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
     handler; None counts as not given. The file overrides them, and ``overrides`` (``KEY=VALUE``)
     override the file. Mappings are merged, lists and scalars replaced. ``${...}`` in the file and
     in overrides is replaced from ``environ`` and files; relative file names start at the
-    configuration's directory. References in overridden values are ignored and may be missing.
+    configuration's directory. References in overridden values are ignored and need not resolve.
 
-    ``without_handlers`` is for commands without an application: then keys that its decorators may
-    give, topics and ``on_failure``, may be missing. ``sections`` are those of features;
-    ``only_section`` is the name of one whose commands need nothing of workers: see ``_of_section``.
-    ``only_built_in`` leaves out the workers of the file: those that sections add are left.
+    ``without_handlers`` is for commands without an application: keys that its decorators may give,
+    topics and ``on_failure``, can be missing. ``sections`` are those of features; ``only_section``
+    names one whose commands do not use workers: see ``_of_section``. ``only_built_in`` drops the
+    workers of the file and keeps those that sections add.
 
     Raises ConfigError with all problems found, secrets masked.
     """
@@ -131,9 +131,9 @@ def load(  # noqa: PLR0913 - what a file is merged with, and for whom
 
 
 def _of_section(tree: Tree, only: Collection[str]) -> Tree:
-    """Return sections of features, and ``kafka``.
+    """Keep the sections ``only``, and ``kafka``.
 
-    Where ``kafka`` names no brokers, each worker that has a ``kafka`` of its own is left with that.
+    If ``kafka`` names no brokers, also keep the ``kafka`` section of each worker that has one.
     """
     if not isinstance(tree.value, dict):
         return tree
@@ -155,20 +155,20 @@ def _of_section(tree: Tree, only: Collection[str]) -> Tree:
 
 
 def _with_built_in(config: Config, sections: Sections, problems: list[Problem]) -> Config:
-    """Add the workers of sections that are right by themselves."""
+    """Add the workers of sections that have no problems of their own."""
     workers = dict(config.workers)
     for section in sections.file:
         added = section.workers(config.section(section.kind)) if section.workers else ()
         for worker in added:
             if worker.name in workers:
-                message = f"is the name of the worker of {section.name}: choose another one"
+                message = f"is the name of a worker that {section.name} adds: choose another one"
                 problems.append(Problem(("workers", worker.name), message))
             workers[worker.name] = worker
     return evolve(config, workers=workers)
 
 
 def _with_cores(config: Config, tree: Tree, cores: Callable[[], int]) -> Config:
-    """Fill in how many slots compute in parallel if that is left to us."""
+    """Fill in the concurrency of workers that leave it to us."""
     workers = dict(config.workers)
     for name, worker in config.workers.items():
         pool = KINDS[worker.pool]

@@ -1,4 +1,4 @@
-"""What is allowed in names of topics, groups, workers and exceptions, in patterns and templates."""
+"""Rules for names of topics, groups, workers and exceptions, for patterns and for templates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATTERN_PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 
 
 def wrong_name(name: str) -> str | None:
-    """Return what is wrong with the name of a topic or group, or None."""
+    """Return the problem with the name of a topic or group, or None."""
     if not name:
         return "is empty"
     if name in {".", ".."}:
@@ -29,7 +29,7 @@ def wrong_name(name: str) -> str | None:
     if found is None:
         return None
     if name.startswith("^"):
-        return "is a pattern; patterns have a key of their own, patterns:"
+        return "is a pattern; write it under patterns:"
     return f"contains {found[0]!r}"
 
 
@@ -39,7 +39,7 @@ def is_worker_name(name: str) -> bool:
 
 
 def wrong_pattern(pattern: str) -> str | None:
-    """Return what is wrong with a topic pattern, or None."""
+    """Return the problem with a topic pattern, or None."""
     why = "an unanchored pattern matches ladder topics by accident"
     if not pattern.startswith("^"):
         return f"does not begin with ^, and {why}"
@@ -47,7 +47,7 @@ def wrong_pattern(pattern: str) -> str | None:
         return f"has a branch that does not begin with ^, and {why}; write ^(...|...)"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Python warns of patterns whose meaning may change
+            warnings.simplefilter("error")  # Python warns about patterns whose meaning may change
             re.compile(pattern)
     except (re.error, Warning, OverflowError, RecursionError) as error:
         return f"does not compile: {error}"
@@ -55,12 +55,12 @@ def wrong_pattern(pattern: str) -> str | None:
 
 
 def wrong_exception(name: str) -> str | None:
-    """Return what is wrong with the dotted name of a class, or None."""
-    return None if re.fullmatch(DOTTED, name) else "has a part that is no Python name"
+    """Return the problem with the dotted name of a class, or None."""
+    return None if re.fullmatch(DOTTED, name) else "has a part that is not a Python name"
 
 
 def wrong_template(template: str, *more: str) -> str | None:
-    """Return what is wrong with a template for ladder topics, or None.
+    """Return the problem with a template for ladder topics, or None.
 
     Beside ``{group}`` and ``{topic}``, it must contain the placeholders in ``more``.
     """

@@ -1,4 +1,4 @@
-"""Attrs metadata: what a field of the configuration's classes declares about its key."""
+"""Attrs metadata: what a field of a configuration class declares about its key."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from window_consumer.config.kinds import ValueKind
 from window_consumer.config.problems import Problem
 
 InDecorators = Literal["key", "lifted", "never"]
-"""Whether decorators take a key by its name: as a worker's key, although it belongs to a section of
-the worker, or not at all.
+"""How decorators take a key: by its own name, also when it belongs to a section of the worker, or
+not at all.
 """
 
 
 @frozen
 class Option:
-    """What is known about a key beside its type and default."""
+    """Facts about a key besides its type and default."""
 
     meaning: str
     reason: str = ""
@@ -27,10 +27,10 @@ class Option:
     kind: ValueKind | None = None
     """None if the value is a section with keys of its own."""
     default: str | None = None
-    """The default in words, if the value is not clear enough."""
+    """The default in words, if the value alone is unclear."""
     decorators: InDecorators = "key"
     secret: bool = False
-    """Whether its value never appears in any output."""
+    """Whether its value is a secret, which no output may contain."""
 
 
 @frozen
@@ -39,31 +39,31 @@ class Section:
 
     name: str
     kind: type[Any]
-    """An attrs class, all fields of which have a default and are described with ``about``."""
+    """An attrs class; each field has a default and a description (``about``)."""
     meaning: str
     check: Callable[[Any, Collection[str]], Iterable[Problem]] = lambda _section, _given: ()
-    """Returns conflicts between its keys; their paths begin below the section. Also gets the names
-    of the keys that are given.
+    """Returns conflicts between its keys; their paths begin below the section. The second argument
+    is the names of the keys that are given.
     """
     works_alone: Callable[[Any], bool] = lambda _section: False
-    """Returns whether its commands have something to do although there is no worker."""
+    """Returns whether its commands work without a worker."""
     workers: Callable[[Any], Iterable[Any]] | None = None
-    """Returns the ``WorkerConfig`` of each worker that it adds to those of the file."""
+    """Returns a ``WorkerConfig`` for each worker that the section adds to the file's."""
     has_names: bool = False
     """Whether it is a mapping of names to sections of ``kind``, see ``Config.named``."""
     relations: Callable[[Any], Iterable[Problem]] = lambda _config: ()
     """Returns conflicts with other sections of a ``Config``; paths as in ``check``."""
     part_of: str = ""
-    """The section whose commands read this one, too."""
+    """The section whose commands also read this one."""
     handles: Callable[[Any], bool] = lambda _section: False
-    """Returns whether a worker with such a section needs no handler of the application."""
+    """Returns whether the section replaces the handler of its worker."""
     written: Callable[[Any], Any] = lambda section: section
-    """Returns a section of a worker that the file has, for those that it switches on by itself."""
+    """Returns the section as the file has it, without what was switched on implicitly."""
     decides: Callable[[Any], Mapping[str, Any]] = lambda _section: {}
-    """Returns keys of its worker with the values that follow from such a section."""
+    """Returns the keys of its worker that the section sets, with their values."""
     relations_in_worker: Callable[[Any, Collection[str]], Iterable[Problem]] = lambda _worker, _: ()
-    """Returns conflicts with other keys of a ``WorkerConfig``; paths begin below the worker. Also
-    gets the names of the worker's keys that are given.
+    """Returns conflicts with other keys of a ``WorkerConfig``; paths begin below the worker. The
+    second argument is the names of the worker's keys that are given.
     """
 
 
@@ -79,11 +79,11 @@ class Sections:
     worker: tuple[Section, ...] = ()
 
     def handling(self, worker: Any) -> list[str]:
-        """Return the names of those sections of a ``WorkerConfig`` that are its handler."""
+        """Return the names of the sections that are the handler of a ``WorkerConfig``."""
         return [each.name for each in self.worker if each.handles(worker.section(each.kind))]
 
     def decided(self, worker: Any) -> dict[str, Any]:
-        """Return the keys of a ``WorkerConfig`` that follow from its sections."""
+        """Return the keys of a ``WorkerConfig`` that its sections set."""
         each_decides = (each.decides(worker.section(each.kind)) for each in self.worker)
         return {key: value for decided in each_decides for key, value in decided.items()}
 
@@ -113,7 +113,7 @@ def declared_by_features(place: Literal["file", "worker"]) -> dict[str, str]:
 
 
 def feature_sections(section: type, sections: Sections) -> tuple[Section, ...]:
-    """Return those sections of features that belong into a section."""
+    """Return the sections of features that belong in a section."""
     places = (each.metadata.get("place") for each in attrs.fields(section))
     return next((getattr(sections, place) for place in places if place is not None), ())
 
@@ -123,7 +123,7 @@ def options(
 ) -> dict[str, tuple[attrs.Attribute[Any], Option]]:
     """Return the keys of a section with their fields, in the order of the class.
 
-    A field whose key is a word of Python has an underscore at its end.
+    A field whose key is a Python keyword ends with an underscore.
     """
     found: dict[str, tuple[attrs.Attribute[Any], Option]] = {}
     for attribute in attrs.fields(attrs.resolve_types(section)):
@@ -137,7 +137,7 @@ def options(
 
 
 def subsections(section: type, sections: Sections = NO_SECTIONS) -> dict[str, type | None]:
-    """Return the keys of a section, with the class of each that is a section itself, else None."""
+    """Return the keys of a section, each with its class if it is a section, else with None."""
     return {
         name: attribute.type if attribute.type is not None and attrs.has(attribute.type) else None
         for name, (attribute, _) in options(section, sections).items()
@@ -149,7 +149,7 @@ ANY_NAME: Final = "NAME"
 
 
 def secret_keys(sections: Sections) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the secret keys of features; a mapping's are those of its values."""
+    """Yield the paths of the secret keys of features; of a mapping, those of its values."""
     for section in sections.file:
         yield from _secret_keys((section.name,), section.kind)
     for section in sections.worker:

@@ -24,9 +24,9 @@ def read_override(
     """Read ``KEY=VALUE``; return a tree to lay over the file's. ``sections`` are those of features.
 
     KEY is a path with dots. Below ``kafka`` the rest is one property, dots included, except for a
-    leading ``consumer.``, ``producer.``, ``admin.`` or ``login.``, which addresses the sub-map of
-    that name. A VALUE that begins with a bracket, a brace or a quote is read as YAML. Any other
-    VALUE is a scalar, used unchanged, with the type that its key wants. Raises InvalidError.
+    leading ``consumer.``, ``producer.``, ``admin.`` or ``login.``, which selects that sub-map. A
+    VALUE that begins with a bracket, a brace or a quote is read as YAML. Any other VALUE is a
+    scalar of the type that its key expects, otherwise unchanged. Raises InvalidError.
     """
     key, equals, value = text.partition("=")
     key = key.strip()
@@ -36,7 +36,7 @@ def read_override(
         begin = start[0] if start else ""
         more = "" if begin == text else "..."
         raise _error(
-            f"--set {begin}{more}", "has the form KEY=VALUE: --set workers.NAME.memory=1GiB"
+            f"--set {begin}{more}", "needs the form KEY=VALUE: --set workers.NAME.memory=1GiB"
         )
     origin = ValueOrigin(f"--set {key}")
     path = _resolve(key, workers, sections)
@@ -46,7 +46,7 @@ def read_override(
         tree, problems = read_text(value, lambda _: origin, path)
     except InvalidError as error:
         raise _error(
-            origin.where, f"{error}; what begins with a bracket, a brace or a quote is read as YAML"
+            origin.where, f"{error}; values that begin with a bracket, brace or quote are YAML"
         ) from error
     whole: Any = tree.value
     for name in reversed(path):

@@ -14,10 +14,10 @@ from window_consumer.model.record_contents import escaped
 from window_consumer.model.redaction import Mask
 
 NO_VALUE: Final[Any] = object()
-"""The value of a problem whose message shows none."""
+"""For a problem whose message shows no value."""
 
 MAX_SHOWN_CHARACTERS: Final = 80
-"""Of a wrong value: enough to recognise it, and a pasted certificate does not fill the screen."""
+"""The most characters of a wrong value: enough to recognise it, but no whole certificate."""
 
 
 @frozen
@@ -34,7 +34,7 @@ class Problem:
     origin: ValueOrigin | None = field(default=None, kw_only=True)
 
     def below(self, prefix: Path) -> Problem:
-        """Return the same problem, its path taken as relative to ``prefix``."""
+        """Return the same problem with ``prefix`` before its path."""
         return evolve(self, path=prefix + self.path)
 
 
@@ -55,7 +55,7 @@ class InvalidError(ValueError):
 def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError:
     """Return one error for all problems, in the order of the file.
 
-    Only the first problem of a key is shown, because the others follow from it.
+    It shows only the first problem of a key: the others follow from it.
     """
     placed: dict[Path | int, tuple[ValueOrigin, Problem]] = {}
     for number, problem in enumerate(problems):
@@ -63,7 +63,7 @@ def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError
         placed.setdefault(problem.path or number, (origin, problem))
     in_order = sorted(placed.values(), key=lambda pair: pair[0].sort_key)
     text = mask("\n".join(_line(origin, problem, mask) for origin, problem in in_order))
-    # Environment variables may hold bytes that are not text and cannot be printed.
+    # Environment variables may hold bytes that cannot be printed.
     wrong = [WrongKey(origin.where, dotted(problem.path)) for origin, problem in in_order]
     return ConfigError(escaped(text), wrong)
 
@@ -71,7 +71,7 @@ def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError
 def _line(origin: ValueOrigin, problem: Problem, mask: Mask) -> str:
     message = problem.message
     if problem.value is not NO_VALUE:
-        # Show no and 0123 as they were written, not as the false and 83 that YAML reads.
+        # Show no and 0123 as written; YAML reads them as false and 83.
         number = isinstance(problem.value, bool | int | float)
         value = mask(origin.text) if number and origin.text else shown(problem.value, mask)
         message = f"{value} {message}"
@@ -82,7 +82,7 @@ def _line(origin: ValueOrigin, problem: Problem, mask: Mask) -> str:
 
 
 def shown(value: Any, mask: Mask) -> str:
-    """Describe a raw value in a message: show scalars, and of others only their type."""
+    """Describe a raw value in a message: a scalar in full, any other value by its type."""
     if isinstance(value, str):
         text = mask(value)
         if len(text) > MAX_SHOWN_CHARACTERS:
@@ -106,6 +106,6 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint with the word that was probably meant, or an empty text."""
+    """Return a hint with the word that was probably meant, or an empty string."""
     meant = nearest(word, known)
     return f"did you mean {meant}?" if meant else ""

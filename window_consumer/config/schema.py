@@ -40,7 +40,7 @@ class Config:
         metadata=about("What the framework may do to the topics that it writes to."),
     )
     dlq: DlqConfig = field(
-        factory=DlqConfig, metadata=about("What dead letters show to a reader, and what they hide.")
+        factory=DlqConfig, metadata=about("What readers see of dead letters, and what is hidden.")
     )
     mask: tuple[MaskRule, ...] = field(
         default=(), metadata=about("What to hide of records wherever people see them.")
@@ -50,10 +50,10 @@ class Config:
     )
 
     features: Mapping[type, Any] = field(factory=dict, metadata=declared_by_features("file"))
-    """The sections that features declare, by their classes; mappings where they have names."""
+    """The sections of features, by class; a mapping for each section with names."""
 
     def section(self, kind: type[T]) -> T:
-        """Return the section of a feature, which has declared it."""
+        """Return the section that a feature declared."""
         found: T = self.features[kind]
         return found
 
@@ -79,8 +79,8 @@ def effective_kafka(
 ) -> dict[str, Any]:
     """Return the Kafka properties of one client of a worker, with those of its login.
 
-    Later ones override earlier ones: the top's common ones, the top's for this client, the worker's
-    common ones, the worker's for this client. A consumer gets no common property of
+    Later ones override earlier ones: the file's common ones, the file's for this client, the
+    worker's common ones, the worker's for this client. A consumer gets no common property of
     ``producer_only``, a producer none of ``consumer_only``, and an admin client none of either.
     """
     not_for_it = {

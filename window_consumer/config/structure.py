@@ -1,4 +1,4 @@
-"""Converts raw values to the configuration's classes with cattrs; problems in our own words."""
+"""Converts raw values to the configuration's classes with cattrs; reports problems our way."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ T = TypeVar("T")
 def structure(tree: Tree, sections: Sections = NO_SECTIONS) -> tuple[Config, list[Problem]]:
     """Return the configuration and its problems; wrong values are left out.
 
-    ``sections`` are those of features. Without problems, the configuration is complete with respect
-    to single keys.
+    ``sections`` are those of features. Without problems, each single key is valid.
     """
     raw: dict[str, Any] = tree.value
     known = subsections(Config, sections)
@@ -113,7 +112,7 @@ def section_of(
 ) -> T | None:
     """Convert a raw value to a section; on failure add to ``problems`` and return None.
 
-    ``sections`` are those of features, of which it takes the ones that belong into it.
+    ``sections`` are those of features; it uses those that belong in this section.
     """
     declared = {each.name: each for each in feature_sections(section, sections)}
     given = raw if isinstance(raw, dict) else {}
@@ -174,7 +173,7 @@ def _unknown(key: str, known: Mapping[str, type | None]) -> Problem:
     if sections:
         hint = f"did you mean {sections[0]}?"
     elif "." in key and "kafka" in known:
-        hint = "Kafka properties stand below kafka:"
+        hint = "Kafka properties belong below kafka:"
     else:
         hint = did_you_mean(key, known) or f"known are {', '.join(known)}"
     return Problem((key,), f"unknown key; {hint}")

@@ -1,4 +1,4 @@
-"""Raw configuration values with their origins, and how one layer is laid over another."""
+"""Raw configuration values with their origins; one layer merges over another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ValueOrigin:
     line: int | None = None
     """The line in the file; None for values from elsewhere."""
     text: str | None = None
-    """A scalar as it was written, if YAML reads it as something other than text."""
+    """A scalar as written, if YAML reads it as something other than text."""
 
     @property
     def sort_key(self) -> tuple[bool, int]:
@@ -32,7 +32,7 @@ class ValueOrigin:
 class Tree:
     """Nested dicts and lists of scalars, with the origin of each by its path.
 
-    A complete tree has an origin for (); one that is only laid over others need not.
+    A complete tree has an origin for (); a tree that only overlays others need not.
     """
 
     value: Any
@@ -59,7 +59,7 @@ class Tree:
         return Tree(_without(self.value, path), kept)
 
     def over(self, lower: Tree) -> Tree:
-        """Lay this tree over another: mappings are merged, everything else is replaced.
+        """Lay this tree over another: merge mappings, replace everything else.
 
         An empty value (None) over a mapping leaves the mapping unchanged.
         """
@@ -114,7 +114,7 @@ def _without(value: Any, path: Path) -> Any:
 
 
 def dotted(path: Path) -> str:
-    """Write a path for people: ``workers.charge.topics[0]``."""
+    """Format a path: ``workers.charge.topics[0]``."""
     text = ""
     for key in path:
         if isinstance(key, int):

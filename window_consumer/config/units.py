@@ -74,9 +74,9 @@ _BRIEF_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def brief_duration(seconds: float) -> str:
-    """Write seconds for people: three digits, or from a minute on the two largest units.
+    """Write seconds for people: three digits; from one minute, the two largest units.
 
-    As in ``1.25s``, ``2m30s``, ``14d``. It may be rounded, so it is not for configurations.
+    Examples: ``1.25s``, ``2m30s``, ``14d``. Rounded, so not for configurations.
     """
     if seconds < 1:
         return f"{seconds * 1000:.3g}ms"
@@ -95,7 +95,7 @@ def parse_duration_range(text: str) -> tuple[float, float]:
     """Return the two ends, in seconds, of a range such as ``200ms..5s``. Raises UnitError."""
     lower_text, dots, upper_text = text.partition("..")
     if not dots:
-        raise UnitError("has no two ends")
+        raise UnitError("does not have two ends")
     ends = []
     for end in (lower_text.strip(), upper_text.strip()):
         try:
@@ -107,7 +107,7 @@ def parse_duration_range(text: str) -> tuple[float, float]:
         raise UnitError("begins at 0", "write at least 1ms at its lower end")
     if lower > upper:
         turned = f"{upper_text.strip()}..{lower_text.strip()}"
-        raise UnitError("has its ends the wrong way round", f"write {turned}")
+        raise UnitError("has its ends in the wrong order", f"write {turned}")
     return lower, upper
 
 
@@ -123,7 +123,7 @@ def parse_size(text: str) -> int:
     """
     size = parse_quantity(text, SIZE_UNITS, "size", ("B", "MiB"))
     if size.denominator != 1:
-        raise UnitError("is no whole number of bytes")
+        raise UnitError("is not a whole number of bytes")
     return size.numerator
 
 

@@ -14,12 +14,12 @@ from window_consumer.config.problems import InvalidError, Problem
 
 
 def wrong_url(text: str, login: str) -> str | None:
-    """Return what is wrong with a URL, None for a right one.
+    """Return the problem with a URL, or None.
 
-    ``login`` says where a user and a password belong instead.
+    ``login`` names the place for a user and password instead.
     """
     if re.search(r"[\s\x00-\x1f\x7f]", text) or not text.isascii():
-        return "has blanks, or letters that are not ASCII: write them as %XX"
+        return "has blanks or letters outside ASCII: write them as %XX"
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -29,11 +29,11 @@ def wrong_url(text: str, login: str) -> str | None:
         return "does not begin with http:// or https:// and a host"
     if "@" in parts.netloc:
         return f"has a user or a password: write {login}"
-    return "has a fragment, which no server would see" if parts.fragment else None
+    return "has a fragment, which is never sent to a server" if parts.fragment else None
 
 
 def url(expected: str, login: str) -> ValueKind:
-    """A URL; a wrong one is not shown, as it may hold a password."""
+    """A URL; messages do not show a wrong one, which may hold a password."""
 
     def read(raw: Any) -> str:
         if not isinstance(raw, str):
@@ -47,7 +47,7 @@ def url(expected: str, login: str) -> ValueKind:
 
 
 def urls(expected: str, login: str) -> ValueKind:
-    """A URL, or several of one service with commas between them; the value is a tuple."""
+    """A URL, or several of one service separated by commas; the value is a tuple."""
     one = url(expected, login)
 
     def read(raw: Any) -> tuple[str, ...]:

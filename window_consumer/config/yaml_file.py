@@ -1,4 +1,4 @@
-"""YAML to raw values with line numbers. The meaning of the values does not belong here.
+"""Reads YAML into raw values with line numbers; does not interpret the values.
 
 PyYAML composes the nodes and resolves the scalars. Values are built from the nodes here, because
 ``safe_load`` drops positions and silently keeps the last of two equal keys.
@@ -19,10 +19,10 @@ from window_consumer.config.problems import InvalidError, Problem
 from window_consumer.config.tree import Path, Tree, ValueOrigin
 
 MAX_VALUES: Final = 100_000
-"""Aliases of aliases can make a short file expand beyond any memory."""
+"""Nested aliases could otherwise make a short file fill the memory."""
 
 MAX_NUMBER_LENGTH: Final = 64
-"""Python refuses to print numbers of thousands of digits, and nobody means them."""
+"""Python refuses to print numbers of thousands of digits, and nobody intends them."""
 
 _CORE: Final = "tag:yaml.org,2002:"
 _MERGE: Final = _CORE + "merge"
@@ -32,7 +32,7 @@ Pairs = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader that reads dates as text: no key of ours is a date, but a name may be one."""
+    """A SafeLoader that reads dates as text: no key takes a date, but a name may look like one."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -42,9 +42,9 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_file(path: pathlib.Path) -> tuple[Tree, list[Problem]]:
-    """Read a file with one YAML mapping; return it with the problems that leave it readable.
+    """Read a file with one YAML mapping; return it with the problems that did not stop reading.
 
-    Raises InvalidError for all others.
+    Raises InvalidError for the others.
     """
     name = str(path)
     content = b""
@@ -94,9 +94,9 @@ def read_text(
 
 
 def read_scalar(text: str) -> Any:
-    """Return what YAML makes of a plain scalar; never a collection.
+    """Return a plain scalar as YAML reads it; never a collection.
 
-    Raises ValueError for a text that looks like a number and is not one.
+    Raises ValueError for a text that looks like a number but is not one.
     """
     tag = _Loader("").resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call] # stubs
     return _construct(yaml.ScalarNode(tag, text)) if tag in _SCALAR_TAGS else text
@@ -138,7 +138,7 @@ class _Reader:
                 ]
         if isinstance(node, yaml.ScalarNode) and node.tag in _SCALAR_TAGS:
             return self._scalar(node, path)
-        self._problem(node, path, "has a YAML tag that means nothing here; remove it")
+        self._problem(node, path, "has an unknown YAML tag; remove it")
         return None
 
     def _entry(self, placed: yaml.Node, node: yaml.Node, path: Path) -> Any:
@@ -154,7 +154,7 @@ class _Reader:
             return _construct(node)
         except ValueError:
             self._problem(
-                node, path, f"is no {node.tag.removeprefix(_CORE)}; quote it if it is text"
+                node, path, f"is not a valid {node.tag.removeprefix(_CORE)}; quote it if it is text"
             )
             return node.value
 
@@ -163,13 +163,13 @@ class _Reader:
         merged: Pairs = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._problem(key, path, "has a key that is no text")
+                self._problem(key, path, "has a key that is not text")
             elif key.tag == _MERGE:
                 for name, pair in self._merged(item, path).items():
                     merged.setdefault(name, pair)
             elif key.value in own:
                 first = own[key.value][0].start_mark.line + 1
-                message = f"is there twice, first in line {first}; keep one of them"
+                message = f"is given twice, first in line {first}; keep one of them"
                 self._problem(key, (*path, key.value), message)
             else:
                 own[key.value] = key, item
@@ -180,7 +180,7 @@ class _Reader:
         pairs: Pairs = {}
         for source in sources:
             if not isinstance(source, yaml.MappingNode):
-                self._problem(source, path, "merges (<<) something that is no mapping")
+                self._problem(source, path, "merges (<<) something other than a mapping")
                 continue
             with self._inside(source):
                 for name, pair in self._pairs(source, path).items():
@@ -211,7 +211,7 @@ def _fatal(origin: ValueOrigin, message: str) -> InvalidError:
 def _syntax_error(
     error: yaml.MarkedYAMLError, text: str, origin_of: Callable[[int], ValueOrigin]
 ) -> InvalidError:
-    # An unquoted password may begin with * or !, so names that YAML complains about are not shown.
+    # An unquoted password may begin with * or !, so names from YAML's errors are not shown.
     problem, context = (
         re.sub(r"\b(alias|anchor|tag|handle) .*", r"\1", text or "")
         for text in (error.problem, error.context)
@@ -223,7 +223,7 @@ def _syntax_error(
     if "\\t" in problem:
         message += "; indent with spaces, not with tabs"
     elif mark.index and text[mark.index - 1] == "$":
-        message += "; inside of { } and [ ] write quotes around ${...}"
+        message += "; inside { } and [ ] write quotes around ${...}"
     elif mark.index and text[mark.index - 1] in "}]":
         message += "; write quotes around a value that begins with a brace or a bracket"
     elif problem.endswith(("alias", "tag", "start any token")):

@@ -19,8 +19,8 @@ _COMMANDS = {
 
 @click.group("dlq", cls=LazyGroup, lazy=_COMMANDS)
 def dlq_group() -> None:
-    """Look at dead letters, of these workers or of any topic, and put them back.
+    """Inspect dead letters, of these workers or of any topic, and put them back.
 
-    A dead letter is named by the id of its record, as in orders/0/17, or by its own position, as in
+    To name a dead letter, use the id of its record, as in orders/0/17, or its own position, as in
     shop-charge.orders.dlq/0/3.
     """

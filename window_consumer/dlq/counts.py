@@ -94,7 +94,7 @@ class DeadLetterCounts:
         }
 
     def by_fingerprint(self) -> list[tuple[str, Fingerprint]]:
-        """Return the fingerprints, the most frequent first."""
+        """Return the fingerprints, most frequent first."""
         return sorted(self.fingerprints.items(), key=lambda item: -item[1].count)
 
 

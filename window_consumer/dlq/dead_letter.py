@@ -1,4 +1,4 @@
-"""A dead letter: a record that could not be handled, and what its headers say about it.
+"""A dead letter: a record that could not be handled, and the metadata in its headers.
 
 Our headers (see docs/wire.md) are parsed here, those of other frameworks by the rules in
 ``foreign``. Nothing raises: a missing or unreadable field is None.

@@ -22,7 +22,7 @@ class DlqFeature(Feature):
     )
 
     def pages(self, context: PageContext) -> DeadLetterPages | None:
-        """Return the page of dead letters; without a worker there is no cluster to ask."""
+        """Return the page of dead letters; without a worker there is no cluster to query."""
         if not context.config.workers:
             return None
         from window_consumer.dlq.page import DeadLetterPages  # noqa: PLC0415 - an optional extra

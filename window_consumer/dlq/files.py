@@ -1,8 +1,8 @@
-"""Files of exported dead letters, one JSON line each. They get their name once complete.
+"""Files of exported dead letters, one JSON line each. Complete files are renamed into place.
 
 A line holds the unchanged record (``position``, ``timestamp``, ``key``, ``value``, ``headers``) and
 the parsed fields, for programs that do not parse headers. Bytes are text if they are UTF-8, else
-``{"base64": "..."}``. Reading uses the record alone.
+``{"base64": "..."}``. Reading uses only the record.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def handler_for(letter: DeadLetter, app: AppDefinition, chosen: str | None = Non
         return next(iter(handlers.values()))
     failed = f"it failed in {letter.handler!r}" if letter.handler else "it names no handler"
     raise UsageError(
-        f"{letter.position}: {failed}, and the application has {there}: choose one with --handler"
+        f"{letter.position}: {failed}, but the application has {there}: choose one with --handler"
     )
 
 
@@ -69,7 +69,7 @@ def _docstring(letter: DeadLetter) -> str:
         "",
         f"{letter.reason or 'It failed'}: {letter.error_class or 'reason unknown'}",
         "",
-        "It holds the record's key, value and headers as they are.",
+        "It holds the record's unchanged key, value and headers.",
         "",
     ]
     return "\n".join(_plain(line) for line in lines)

@@ -55,7 +55,7 @@ class DeadLetterPages:
         self._context = context
         self._answers = answers
         self._jobs = LetterJobs(context)
-        # Reading topics takes memory and a core that handlers need: one question at a time.
+        # Reading topics takes memory and a core that handlers need: one query at a time.
         self._turn = asyncio.Semaphore(1)
 
     def routes(self) -> Sequence[Route]:
@@ -79,7 +79,7 @@ class DeadLetterPages:
     def _handled(
         self, answer: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return an answer that tells people what is wrong, without secrets."""
+        """Return a readable error without secrets."""
 
         async def handled(request: Request) -> Response:
             try:
@@ -132,9 +132,9 @@ class DeadLetterPages:
         given = await fields_of(request)
         selection = _selection(given)
         if len(selection.topics) != 1:
-            raise UsageError("choose the one topic to delete from")
+            raise UsageError("choose one topic to delete from")
         if selection.condition is not None:
-            raise UsageError("a purge deletes all that was written before: it takes no where")
+            raise UsageError("a purge deletes everything written before: it takes no where")
         try:
             before = Before.parse(_text(given, "before"), round(time.time() * 1000))
         except ValueError as problem:

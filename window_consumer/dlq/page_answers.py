@@ -1,4 +1,4 @@
-"""What the page shows of dead letters, as plain values; the same that the commands print."""
+"""The page's data on dead letters, as plain values; the commands print the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from window_consumer.model.conditions.expressions import Expression
 from window_consumer.plan.feature import PageContext
 
 MOST_LETTERS: Final = 100
-"""The page lists so many of those that fit, the latest; the counts cover all."""
+"""The page lists the latest matches, up to this many; the counts cover all."""
 
 MOST_OTHERS: Final = 1_000
 
@@ -37,7 +37,7 @@ _LISTED: Final = (
 
 @frozen
 class LetterSelection:
-    """Which dead letters a question is about."""
+    """The dead letters that a query selects."""
 
     topics: tuple[str, ...] = ()
     """As the option ``--topic``; empty for all of the workers."""
@@ -50,7 +50,7 @@ class LetterSelection:
 
 
 class DeadLetterAnswers:
-    """Answers questions, each with clients of its own. Any thread may ask.
+    """Answers queries, each with its own clients. Any thread may use it.
 
     Raises WindowConsumerErrors, and ExpressionError for a condition.
     """
@@ -62,9 +62,9 @@ class DeadLetterAnswers:
         self._timeout_s = timeout_s
 
     def find(self, selection: LetterSelection) -> dict[str, Any]:
-        """Return the counts of each topic, and the latest dead letters that fit.
+        """Return the counts of each topic, and the latest matching dead letters.
 
-        ``others`` are topics of the clusters that may hold those of other frameworks.
+        ``others`` are topics that may hold dead letters of other frameworks.
         """
         where, now_ms = selection.condition, round(time.time() * 1000)
         counted: dict[str, Any] = {}
@@ -90,7 +90,7 @@ class DeadLetterAnswers:
         return {**view, "also": [str(each.position) for each in others]}
 
     def open(self, topics: Sequence[str]) -> DeadLetterTopics:
-        """Return the topics, to be entered as a context."""
+        """Return a context with the topics."""
         context = self._context
         source = DeadLetterSource.of_loaded(context.loaded, context.oauth_token, topics=topics)
         return DeadLetterTopics(source, timeout_s=self._timeout_s)
@@ -99,7 +99,7 @@ class DeadLetterAnswers:
         self,
         topics: DeadLetterTopics,
         letter: DeadLetter,
-        resolved: bool,  # noqa: FBT001 - one of a pair
+        resolved: bool,  # noqa: FBT001 - private
     ) -> dict[str, Any]:
         rules = self._context.config.mask_rules
         mask = rules.of([letter.position.topic, topics.origin_of(letter)])
@@ -111,7 +111,7 @@ class DeadLetterAnswers:
 def _scan(
     topic: DeadLetterTopic, where: Expression | None, now_ms: int
 ) -> tuple[DeadLetterCounts, list[tuple[DeadLetter, bool]]]:
-    """Return the counts of those that fit, and the latest of them with whether it is resolved."""
+    """Return the counts of the matches, and the latest of them, each with its resolution."""
     resolved, unknown = topic.resolved_if_known()
     counts = DeadLetterCounts(unknown=unknown)
     latest: list[tuple[int, int, DeadLetter, bool]] = []

@@ -1,6 +1,6 @@
 """Redrives and purges that people start on the page: each begins with a dry run.
 
-Only a dry run can be confirmed, by its number: what happens is what somebody has seen.
+A user confirms a dry run by its number, so only what somebody has reviewed is done.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from window_consumer.plan.feature import PageContext
 from window_consumer.runtime.log import own_logger
 
 _MOST_KEPT: Final = 20
-"""Jobs that the page lists, the latest."""
+"""The page lists this many of the latest jobs."""
 
 _log = own_logger()
 
 
 class JobState(StrEnum):
-    """How far a job is."""
+    """The progress of a job."""
 
     RUNNING = "running"
     DONE = "done"
@@ -38,11 +38,11 @@ class JobState(StrEnum):
 
 @define
 class JobPart:
-    """What a job does to one topic or partition."""
+    """The effect of a job on one topic or partition."""
 
     about: dict[str, Any]
     counts: RedriveCounts | None = None
-    """Of a redrive: updated while it runs."""
+    """The counts of a redrive, updated while it runs."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -50,35 +50,35 @@ class JobPart:
 
 
 class JobWork(Protocol):
-    """What a job does, on its thread."""
+    """The work of a job, on its thread."""
 
     what: ClassVar[str]
     selection: LetterSelection
     dry_run: bool
 
     def run(self, job: LetterJob) -> bool:
-        """Do it; return False if it was stopped before its end."""
+        """Run it; return False if it was stopped before its end."""
 
     def options(self) -> dict[str, Any]:
         """Return the options, for people."""
 
     def for_real(self) -> JobWork:
-        """Return what this dry run has tried."""
+        """Return the real run of this dry run."""
 
 
 @define
 class LetterJob:
-    """A redrive or a purge. Its thread writes it, and any may read it."""
+    """A redrive or a purge. Its thread writes it; any thread may read it."""
 
     number: int
     work: JobWork
     by: str
-    """Who started it."""
+    """The user who started it."""
     state: JobState = JobState.RUNNING
     error: str | None = None
     parts: list[JobPart] = field(factory=list)
     is_confirmed: bool = False
-    """Whether what the dry run has tried was started."""
+    """Whether the dry run was confirmed."""
     stop: threading.Event = field(factory=threading.Event, repr=False)
 
     def as_json(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class RedriveWork(JobWork):
 
 @frozen
 class PurgeWork(JobWork):
-    """Deletes what a dry run has found at the beginning of a topic."""
+    """Deletes the range that a dry run found at the beginning of a topic."""
 
     what = "purge"
 
@@ -151,7 +151,7 @@ class PurgeWork(JobWork):
     before: Before
     partition: int | None
     cuts: list[PurgePoint] = field(factory=list, repr=False)
-    """What the dry run has found."""
+    """The ranges that the dry run found."""
     dry_run: bool = True
 
     def options(self) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class PurgeWork(JobWork):
 
 
 class LetterJobs:
-    """Runs one job at a time, on a thread of its own. Owner: the server's event loop."""
+    """Runs one job at a time, on a separate thread. Owner: the server's event loop."""
 
     def __init__(self, context: PageContext):
         self._context = context
@@ -189,7 +189,7 @@ class LetterJobs:
     def start(self, work: JobWork, by: str, **log_fields: str) -> LetterJob:
         """Start a job; raises UsageError while another one runs."""
         if any(job.state is JobState.RUNNING for job in self._jobs):
-            raise UsageError("a redrive or purge runs already: wait for its end, or stop it")
+            raise UsageError("a redrive or purge is already running: wait for its end, or stop it")
         self._started += 1
         job = LetterJob(self._started, work, by)
         self._jobs = [*self._jobs[1 - _MOST_KEPT :], job]
@@ -206,17 +206,17 @@ class LetterJobs:
         return job
 
     def confirm(self, number: int, by: str, **log_fields: str) -> LetterJob:
-        """Start what a dry run has tried; raises UsageError where that is not possible."""
+        """Start the real run of a dry run; raises UsageError if that is impossible."""
         tried = self._of(number)
         is_over = tried.state is JobState.DONE
         if not (tried.work.dry_run and is_over) or tried.is_confirmed:
-            raise UsageError("only a dry run that is done can be confirmed, and only once")
+            raise UsageError("only a finished dry run can be confirmed, and only once")
         job = self.start(tried.work.for_real(), by, **log_fields)
         tried.is_confirmed = True
         return job
 
     def stop(self, number: int) -> LetterJob:
-        """Ask a job to stop, which it does at its next batch; raises UsageError."""
+        """Ask a job to stop at its next batch; raises UsageError."""
         job = self._of(number)
         job.stop.set()
         return job
@@ -225,7 +225,7 @@ class LetterJobs:
         for job in self._jobs:
             if job.number == number:
                 return job
-        raise UsageError(f"there is no job {number} any more")
+        raise UsageError(f"job {number} no longer exists")
 
     def _run(self, job: LetterJob) -> None:
         mask = self._context.mask
@@ -233,7 +233,7 @@ class LetterJobs:
             job.state = JobState.DONE if job.work.run(job) else JobState.STOPPED
         except WindowConsumerError as error:
             job.error, job.state = mask(str(error)), JobState.FAILED
-        except Exception as error:  # the job ends, and the page says why
+        except Exception as error:  # the job ends, and the page shows why
             job.error, job.state = mask(f"{type(error).__name__}: {error}"), JobState.FAILED
             _log.exception(
                 "dead letters: job %d failed; please report this bug",

@@ -1,7 +1,7 @@
-"""Delete dead letters that are no longer needed: find the cut, and delete up to it.
+"""Deletes dead letters that are no longer needed: finds the cut, and deletes up to it.
 
-Kafka deletes only from the beginning of a log. Therefore everything before the first dead letter
-that is recent enough is deleted, resolved or not.
+Kafka deletes only from the beginning of a log. So everything before the first dead letter that is
+recent enough is deleted, resolved or not.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PurgePoint:
     span: Span
     """The offsets to delete; holes in the log make the records fewer."""
     left: int
-    """The number of offsets that stay."""
+    """The number of remaining offsets."""
     topic: DeadLetterTopic = field(repr=False)
 
     def as_json(self) -> dict[str, Any]:

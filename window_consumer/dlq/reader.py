@@ -72,7 +72,7 @@ class DeadLetterTopic:
         return read_resolved(records, self.name, topic_id)
 
     def resolved_if_known(self) -> tuple[Resolved, str | None]:
-        """Return the same, and why it is empty if the state topic may not be read.
+        """Return the same, and the reason if it is empty because the state topic may not be read.
 
         Permission to read dead letters does not imply permission to read the redrive state.
         """
@@ -213,8 +213,8 @@ class DeadLetterTopics:
             if value is not None and sha256(value).hexdigest() == match[4]:
                 return evolve(letter, value=value)
         raise RunError(
-            f"{letter.position}: its value was too large for a copy and is no longer where it"
-            f" stood: {letter.value_ref}"
+            f"{letter.position}: its value was too large for a copy and is no longer at"
+            f" {letter.value_ref}"
         )
 
     def _fetched(self, letter: DeadLetter, original: Position) -> DeadLetter:
@@ -268,7 +268,7 @@ def _topic(
 _KEPT_APART = ("position", "written_by", "key", "value", "headers", "own_headers")
 
 _MAY_QUOTE = frozenset({"id", "error_message", "error_stack", "header"})
-"""Fields that may quote the record. They are left out when too much of it is hidden to search it.
+"""Fields that may quote the record. They are omitted if so much is hidden that a search is useless.
 """
 
 

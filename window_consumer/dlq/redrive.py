@@ -1,8 +1,8 @@
-"""Puts dead letters back in batches, and holds the rules for that.
+"""Puts dead letters back in batches.
 
-For each batch: select, write the copies and wait for their acks, write the resolved positions to
-the state topic and wait for those acks, commit the progress. So everything that counts as resolved
-or skipped was written before, and a killed process repeats at most one batch. Nothing is deleted.
+Each batch: select, write the copies and wait for their acks, write the resolved positions to the
+state topic and wait for those acks, commit the progress. So everything that counts as resolved or
+skipped was written before, and a killed process repeats at most one batch. Nothing is deleted.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _CHUNK_RECORDS = 1_000
 fast, 4,000 a tenth slower, 10,000 a quarter slower."""
 
 _LIMITED_BATCH_S = 0.1
-"""With a rate, a batch holds what is due in this time: smooth, and quick to stop."""
+"""With a rate, a batch holds the records of this time: smooth, and quick to stop."""
 
 _REASONS_KEPT = 10
-"""How many records that could not go back are named; the others are only counted."""
+"""How many of the records that could not go back are named; others are only counted."""
 
 
 class DeadLetterStream(Protocol):
@@ -69,7 +69,7 @@ Fetch = Callable[[str, int, int], Message | None]
 
 @frozen
 class RedriveRules:
-    """Which dead letters go back, where to, and how fast."""
+    """Which dead letters go back, where, and how fast."""
 
     to: Destination
     state_topic: str
@@ -188,7 +188,7 @@ class Redrive:
         return leaving
 
     def _chosen(self, message: Message) -> DeadLetterHeaders | None:
-        """Return the headers of a dead letter that shall go back; count others and return None."""
+        """Return the headers of a dead letter that goes back; count others and return None."""
         rules, counts = self.rules, self.counts
         if rules.matches is not None and not rules.matches(message):
             counts.not_matching += 1
@@ -231,7 +231,7 @@ class Redrive:
             else:
                 problem = f"its value is gone: {reference} holds another one (SHA-256 differs)"
         self.counts.unavailable += 1
-        self.counts.add_reason(f"{_name(message)}: {problem}; it is left where it is")
+        self.counts.add_reason(f"{_name(message)}: {problem}; it is left there")
         return None
 
 

@@ -52,7 +52,7 @@ class RedriveRequest:
 
 @frozen
 class RedriveJob:
-    """The dead letters of one topic of one worker that shall go back."""
+    """The dead letters of one topic of one worker to put back."""
 
     worker: str
     topics: RedriveTopics
@@ -67,7 +67,7 @@ class RedriveJob:
         return self.target.clients
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values that name it."""
+        """Return plain values that identify it."""
         return {
             "worker": self.worker,
             "topic": self.topics.source,
@@ -129,7 +129,7 @@ class RedriveJob:
         )
 
     def _resolved(self, reader: TopicReader) -> Resolved:
-        """Return what this and other redrives have put back before."""
+        """Return the dead letters that this and other redrives have put back."""
         if not self.topics.remembers:
             return Resolved()
         records = chain.from_iterable(reader.read(reader.spans(self.topics.state)))

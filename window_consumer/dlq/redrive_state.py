@@ -1,7 +1,7 @@
 """Which dead letters are resolved: the compacted topic ``<group>.dlq.state``.
 
-Resolving a dead letter does not change or delete it. Instead a record of this topic says so: its
-key is the dead letter's position, ``topic/partition/offset``, and its value is JSON.
+Resolving a dead letter does not change or delete it. Instead it writes a record to this topic: the
+key is the dead letter's position, ``topic/partition/offset``, and the value is JSON.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _resolution(value: bytes) -> Resolution | None:
 
 
 ANSWER_S: Final = 5.0
-"""A report does without the redrive state when Kafka is silent for this long."""
+"""A report omits the redrive state if Kafka is silent for this long."""
 
 _SUFFIX: Final = state_topic("")
 
@@ -222,7 +222,7 @@ Run = tuple[str, int, int, int]
 
 @frozen
 class PutBack:
-    """The runs that were put back, as far as they are known."""
+    """The known runs that were put back."""
 
     runs: tuple[Run, ...] = ()
     unknown: str | None = None

@@ -103,16 +103,16 @@ class TopicSearch:
     ) -> None:
         if source not in there:
             unseen = ", or it may not be seen here (DESCRIBE)" if source in hidden else ""
-            raise MissingTopicError(f"--to-source: there is no topic {source} any more{unseen}")
+            raise MissingTopicError(f"--to-source: the topic {source} no longer exists{unseen}")
         policy = settings.get("cleanup.policy")
         if policy is None:
             raise NotPermittedError(
-                f"--to-source: whether {source} is compacted is unknown: allow"
-                f" DESCRIBE_CONFIGS on it, or leave out --to-source"
+                f"--to-source: cannot tell whether {source} is compacted: allow"
+                f" DESCRIBE_CONFIGS on it, or omit --to-source"
             )
         if "compact" in policy:
             raise UsageError(
                 f"--to-source: {source} is compacted (cleanup.policy={policy}): an old value would"
-                " replace the present one of its key; without --to-source the records go to the"
+                " replace the current one of its key; without --to-source the records go to the"
                 " group's own topic"
             )

@@ -1,4 +1,4 @@
-"""Where dead letters are: the clusters, and the names of the topics that hold them.
+"""The places of dead letters: the clusters, and the names of their topics.
 
 With a configuration these are the dead-letter topics of its workers, found by name on the cluster,
 including those of topics that are no longer read. Any other topic can be read, too.
@@ -47,7 +47,7 @@ class DeadLetterSource:
 
     places: tuple[ClusterView, ...]
     topics: tuple[str, ...]
-    """Names of dead-letter topics, or of the topics whose dead letters are wanted; empty: all."""
+    """Names of dead-letter topics, or of the records' own topics; empty: all."""
     config: Config | None = None
     mask: Mask = field(factory=lambda: Mask(()))
     oauth_token: OauthToken | None = None
@@ -81,7 +81,7 @@ class DeadLetterSource:
         workers: Sequence[str] = (),
         topics: Sequence[str] = (),
     ) -> DeadLetterSource:
-        """Return the same of a configuration that is loaded; raises UsageError."""
+        """Return the same for a loaded configuration; raises UsageError."""
         known = loaded.config.workers
         for name in workers:
             if name not in known:
@@ -143,8 +143,8 @@ class DeadLetterSource:
     def _dead_letters_of(self, worker: WorkerConfig, names: Sequence[str]) -> dict[str, str]:
         """Return the worker's existing dead-letter topics, each with its source.
 
-        Those of former topics are found by name, unless the name belongs rather to another worker,
-        whose group may begin alike.
+        Those of former topics are found by name, unless the name fits another worker better, whose
+        group may begin alike.
         """
         config = self.config
         if config is None:

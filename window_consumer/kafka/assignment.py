@@ -1,4 +1,4 @@
-"""The partitions assigned to a client: which are paused, and where each is read."""
+"""The partitions assigned to a client, their pauses and positions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from window_consumer.model.record import TopicPartition
 HELD_AT = 0
 """The begin offset of a partition that stays paused until a seek; nothing is read there.
 
-It has to be a number. With "end", the client would ask the broker for the end offset, and ask again
+It must be a number. With "end", the client would ask the broker for the end offset, and ask again
 when it is paused. A late answer overrides a seek made meanwhile (librdkafka 2.16): the partition
 would be read from its end, and the records before it would be lost.
 """
 
 
 class Assignment:
-    """What one client reads. Owner: poll thread."""
+    """The partitions that one client reads. Owner: poll thread."""
 
     def __init__(self, consumer: Consumer, *, incremental: bool):
         self._consumer = consumer
@@ -49,7 +49,7 @@ class Assignment:
     def record_problem(self, message: Any, error: KafkaError) -> None:
         """Record why reading cannot continue after the records before this message."""
         name = TopicPartition(message.topic(), message.partition())
-        # The log may no longer have HELD_AT, and the client may ask for it before it sees the
+        # The log may no longer contain HELD_AT, and the client may request it before it sees the
         # pause. An answer may also arrive after the partition was set to begin elsewhere.
         offset = message.offset()
         is_late = offset is not None and offset < self._begins.get(name, offset)
@@ -114,11 +114,11 @@ class Assignment:
             self._assign_anew(name, offset)
 
     def unassign(self, names: Sequence[TopicPartition]) -> None:
-        """Stop reading partitions; a group does that itself."""
+        """Stop reading partitions; for readers without a group."""
         self._consumer.incremental_unassign([ClientPartition(*name) for name in names])
 
     def continue_from(self, before: Assignment) -> None:
-        """Read what another client read, from where it was; what was paused stays paused."""
+        """Take over another client's partitions with their positions and pauses."""
         offsets: dict[TopicPartition, int | None] = {**before._begins}
         offsets.update(before.positions(before.names))
         offsets.update(dict.fromkeys(before._held))

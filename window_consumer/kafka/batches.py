@@ -1,8 +1,8 @@
-"""What the client's consume returns: records of several partitions, and errors between them.
+"""The output of the client's consume: records of several partitions, and errors between them.
 
 The client's ``Message.headers()`` (2.16) raises SystemError for a header name that is not UTF-8. A
 second call then returns a value that holds a NULL and crashes the process. So it is called once per
-record, on the thread that read the record, and what it left behind is replaced.
+record, on the thread that read the record, and its broken result is replaced.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ _headers_of: Callable[[Any], object] = Message.headers
 
 
 def read_headers(records: Sequence[Any]) -> list[Any]:
-    """Read the headers of records for the first time; return the records that have lost theirs.
+    """Read the headers of records for the first time; return the records with unreadable headers.
 
-    Those have ``LostHeaders`` from now on. Errors between the records have no headers.
+    These have ``LostHeaders`` from now on. Errors between the records have no headers.
     """
     lost: list[Any] = []
     left = iter(records)

@@ -1,4 +1,4 @@
-"""librdkafka's own log lines, passed on to logging without ever raising."""
+"""Passes librdkafka's own log lines to logging, and never raises."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ClientLog:
     would destroy the batch of records being returned. So exceptions end here, on stderr. Any thread
     may call; at worst, a line that two threads write at once appears twice.
 
-    A KafkaException is not ours. The client continues with its callbacks while one is pending, and
-    the next check for an exception finds it. It is handed back; otherwise the call would fail
+    A KafkaException belongs to the client. It runs its callbacks while an exception is pending, and
+    its next check for an exception finds it. It is raised again; otherwise the call would fail
     without a reason.
     """
 

@@ -1,8 +1,8 @@
 """Sends commits through the client and separates its answers.
 
 The client gives one answer for all partitions of a request: if the broker refuses one of them, all
-seem refused. So partitions of a failed request are sent again in requests of their own, until each
-has an answer that concerns it alone.
+seem refused. So partitions of a failed request are sent again in separate requests, until each has
+its own answer.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Results = dict[TopicPartition, CommitFailedError | None]
 class Commits:
     """The commits of one client. Owner: poll thread.
 
-    Only the answer to a partition's last commit counts. An answer to an earlier commit, or one of
-    an earlier assignment, says nothing about what is committed now.
+    Only the answer to a partition's last commit counts. An answer to an earlier commit, or in an
+    earlier assignment, does not show what is committed now.
     """
 
     def __init__(self) -> None:
         self._sent: dict[TopicPartition, Commit] = {}
         """The last commit of each partition that has no answer yet."""
         self._alone: set[TopicPartition] = set()
-        """Partitions whose next commit is sent in a request of its own."""
+        """Partitions whose next commit is sent in a separate request."""
         self._answers: Results = {}
 
     def on_commit(self, error: KafkaError | None, partitions: Sequence[ClientPartition]) -> None:

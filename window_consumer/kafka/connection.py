@@ -1,4 +1,4 @@
-"""One client of a worker's group: its consumer object and what belongs to that object alone."""
+"""One client of a worker's group: its consumer object and the state of that object."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Connection:
         try:
             self.consumer = Consumer({**settings, **noting}, logger=log)
         except KafkaException as exception:
-            raise RunError(f"the consumer cannot be made: {exception.args[0]}") from exception
+            raise RunError(f"the consumer cannot be created: {exception.args[0]}") from exception
         strategy = str(settings.get("partition.assignment.strategy", ""))
         classic = settings["group.protocol"] == "classic"
         incremental = not classic or "cooperative" in strategy
@@ -63,8 +63,8 @@ class Connection:
     def chunks(self, max_records: int, timeout_s: float) -> Iterator[list[Any]]:
         """Yield records and errors, one call of the client at a time; waits only for the first.
 
-        A call that returns less than it asked for is the last, because more would need a round
-        trip. Process each chunk before you ask for the next, while it is in the processor's cache.
+        A call that returns less than requested is the last, because more would need a round trip.
+        Process each chunk before you request the next, while it is in the processor's cache.
         ``assignment.moved`` names the partitions that were moved during the call.
         """
         moved = self.assignment.moved
@@ -87,7 +87,7 @@ class Connection:
             try:
                 chunk = self.consumer.consume(wanted, 0)
             except KafkaException as exception:
-                # Records read before are not lost; the next call raises again if it has to.
+                # Records read before are not lost; the next call raises again if necessary.
                 self.record_error(exception)
                 return
             full = len(chunk) == wanted
@@ -105,7 +105,7 @@ class Connection:
         """Send commits and serve the client until they are answered, at most ``timeout_s``.
 
         Meanwhile the client may be asked to give up a partition. Then nobody waits for that
-        partition's answer, and the commit must not be sent again, whatever the answer was.
+        partition's answer, and the commit must not be sent again, whatever the answer.
         """
         deadline = time.monotonic() + timeout_s
         wanted = {commit.name for commit in commits}
@@ -125,7 +125,7 @@ class Connection:
         return {**found, **dict.fromkeys(lost, GivenUpError())}
 
     def _put_back(self, message: Any) -> None:
-        """Put a record back: serving the client is only possible by taking a record from it."""
+        """Put a record back: the client can only be served by taking a record from it."""
         error = message.error()
         if error is None:
             name = TopicPartition(message.topic(), message.partition())
@@ -140,7 +140,7 @@ class Connection:
         self.commits.remove(names)
 
     def close(self, timeout_s: float) -> bool:
-        """Close on a separate thread, as the client's close can hang; return False if it does."""
+        """Close on a separate thread: the client's close can hang; return False if it does."""
         closer = threading.Thread(target=self.consumer.close, name="wc-close", daemon=True)
         closer.start()
         closer.join(timeout_s)

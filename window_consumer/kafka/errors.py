@@ -70,7 +70,7 @@ _REFUSED = (
         }
     )
 )
-"""Why a record is refused whenever it is sent, except for its size."""
+"""Errors with which a record is always refused, except for its size."""
 
 _INVALID = frozenset(
     {
@@ -87,7 +87,7 @@ _FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
 
-# Why a broker may refuse one partition's commit and accept the others of the request.
+# Reasons to refuse one partition's commit and accept the others of the request.
 _OF_ONE_PARTITION = frozenset(
     {
         KafkaError.OFFSET_METADATA_TOO_LARGE,
@@ -108,7 +108,7 @@ _LOST_OWNERSHIP = frozenset(
     }
 )
 
-# Why the client may give up a consumer; it reports this only in text.
+# Reasons why the client may give up a consumer, which it reports only as text.
 _MAKES_FATAL = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -135,7 +135,7 @@ def text_of(error: KafkaError) -> str:
 
 
 def translate(error: KafkaError, where: str) -> WindowConsumerError:
-    """Return our error for a KafkaError; its class says what a caller can do."""
+    """Return our error for a KafkaError; its class shows what a caller can do."""
     code = error.code()
     text = f"{where}: {text_of(error)}"
     if code in _AUTHENTICATION:
@@ -146,8 +146,8 @@ def translate(error: KafkaError, where: str) -> WindowConsumerError:
         return NotPermittedError(f"{text}: an ACL is missing")
     if code in _ONE_INSTANCE:
         return RunError(
-            f"{text}: each process needs a group.instance.id of its own; that of a process which"
-            " crashed is free when its session has timed out"
+            f"{text}: each process needs its own group.instance.id; that of a crashed process is"
+            " free when its session has timed out"
         )
     if code in _NO_TOPIC:
         return MissingTopicError(text)
@@ -162,15 +162,15 @@ def is_absence(error: KafkaError) -> bool:
 
 
 def text_of_no_transaction(error: KafkaError) -> str:
-    """Return why a producer's first transaction could not begin, and what may be the cause.
+    """Return why a producer's first transaction could not begin, with the possible cause.
 
-    A cluster with too few brokers for the topic of transactions does not say so: nobody answers.
+    A cluster with too few brokers for the topic of transactions just does not answer.
     """
     text = text_of(error)
     if is_absence(error):
         text += (
-            "; if the brokers are there, their topic __transaction_state may need more"
-            " replicas than they have (transaction.state.log.replication.factor)"
+            "; if the brokers are running, their topic __transaction_state may need more"
+            " replicas than there are brokers (transaction.state.log.replication.factor)"
         )
     return text
 
@@ -186,12 +186,12 @@ def are_all_down(error: KafkaError) -> bool:
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Return whether the client has given up, so that only a new one can help."""
+    """Return whether the client has given up, so only a new one can help."""
     return error.code() == KafkaError._FATAL or error.fatal()
 
 
 def behind_fatal(error: KafkaError) -> KafkaError:
-    """Return the error that made a client give up, with all that it reports about it."""
+    """Return the error that made a client give up, with all its details."""
     text = error.str()
     for code in _MAKES_FATAL:
         if KafkaError(code).str() in text:
@@ -215,7 +215,7 @@ def is_leader_moving(error: KafkaError) -> bool:
 
 
 def is_of_one_partition(error: KafkaError) -> bool:
-    """Return whether one partition of its request may be the reason why a commit was refused."""
+    """Return whether a single partition may have caused the refusal of a commit request."""
     return error.code() in _OF_ONE_PARTITION
 
 
@@ -276,7 +276,7 @@ def publish_failure(error: KafkaError, topic: str) -> PublishFailedError:
 
 
 def send_failure(error: KafkaError, message: Message | None) -> SendFailure:
-    """Return what the rules of sending know of an error.
+    """Return an error in the form that the rules of sending use.
 
     ``message`` is None if the client did not accept the record.
     """
@@ -292,7 +292,7 @@ def send_failure(error: KafkaError, message: Message | None) -> SendFailure:
 
 
 def send_verdict(error: KafkaError) -> SendVerdict:
-    """Say what a sender does about a record with this error."""
+    """Return what a sender does with a record after this error."""
     code = error.code()
     if code in _NO_TOPIC:
         return "missing"
@@ -304,10 +304,10 @@ def send_verdict(error: KafkaError) -> SendVerdict:
 
 
 def timed_out() -> KafkaException:
-    """Return what the client raises when time runs out."""
+    """Return the client's exception for a timeout."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 def is_fenced(error: KafkaError) -> bool:
-    """Tell whether another client has taken over the transactional id."""
+    """Return whether another client has taken over the transactional id."""
     return error.code() in _FENCED or KafkaError(KafkaError._FENCED).str() in error.str()

@@ -1,4 +1,4 @@
-"""A producer of telemetry: it never waits and never raises, and it reports what it cannot send."""
+"""A producer of telemetry: it never waits, never raises, and reports events that it cannot send."""
 
 from __future__ import annotations
 

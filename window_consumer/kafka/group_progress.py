@@ -1,7 +1,7 @@
 """Reads a topic for a group that nobody joins; the group's commits are the progress.
 
-So no session of a killed process has to time out. Two processes that run at once notice each other
-by the commits.
+So no session of a killed process must time out. Concurrent processes detect each other by the
+commits.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class GroupProgress:
         return dict(self._committed)
 
     def expect(self, committed: Mapping[TopicPartition, CommittedMark]) -> None:
-        """Let ``check_alone`` compare with these commits, which another reader has found."""
+        """Let ``check_alone`` compare with these commits, which another reader found."""
         self._committed = dict(committed)
 
     def start(
@@ -113,7 +113,7 @@ class GroupProgress:
     def claim(
         self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]
     ) -> None:
-        """Commit where the spans begin, with their marks, before anything is read.
+        """Commit the beginnings of the spans, with their marks, before anything is read.
 
         Raises RunError if another process has moved the group, see ``expect`` and ``standing``.
         """
@@ -165,13 +165,13 @@ class GroupProgress:
     def check_alone(self) -> None:
         """Raise RunError if another process has moved the group since our last commit.
 
-        This includes one whose own run has brought it back to the same offset.
+        This includes a process whose own run has returned the group to the same offset.
         """
         for name, found in self._standing(self._committed).items():
             if found != self._committed[name]:
                 raise RunError(
-                    f"{self.group}: the progress of {name} was {self._committed[name]}, and"
-                    f" somebody else has made it {found}: is the same command running twice?"
+                    f"{self.group}: the progress of {name} was {self._committed[name]}, but"
+                    f" somebody else changed it to {found}: is the same command running twice?"
                     " stop one of them; its last batch may have been written twice"
                 )
 
@@ -193,7 +193,7 @@ class GroupProgress:
                 self._committed[name] = CommittedMark(offset, self._marks[name])
 
     def membership(self) -> Any:
-        """Return what a transaction needs to commit for the group."""
+        """Return the group's data for commits in a transaction."""
         return self._reader.consumer.consumer_group_metadata()
 
     def _asked(self, question: Callable[[], list[ClientPartition]]) -> list[ClientPartition]:

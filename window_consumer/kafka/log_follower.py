@@ -1,7 +1,7 @@
-"""Follows a whole topic beyond its end: each time it is asked, it reads what has come since.
+"""Follows a whole topic beyond its end: each call reads the records since the last one.
 
-The partitions stay assigned, and one request asks for all of their ends: a reader that assigns anew
-for each look pays two requests a partition.
+The partitions stay assigned, and one request returns all of their ends. Assigning them again for
+each call would cost two requests a partition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LogEnds = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]]
 _BATCH: Final = 1_000
 _POLL_S: Final = 0.05
 _STILL_S: Final = 10.0
-"""How long nothing may arrive although there is more."""
+"""How long nothing may arrive although more records exist."""
 
 _PARTITIONS_S: Final = 60.0
 """How often it looks for further partitions."""
@@ -34,7 +34,7 @@ _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - local error codes begin with 
 
 
 class LogFollower:
-    """Reads one topic again and again. Owner: the reader's thread."""
+    """Reads one topic repeatedly. Owner: the reader's thread."""
 
     def __init__(self, reader: TopicReader, topic: str, log_ends: LogEnds):
         self._reader = reader
@@ -45,13 +45,13 @@ class LogFollower:
         self._look_at = 0.0
 
     def start_over(self) -> None:
-        """Read the topic from its beginning: it is another one."""
+        """Read the topic from its beginning, because it was recreated."""
         self._positions.clear()
         self._look_at = 0.0
         self._reader.consumer.unassign()
 
     def to_the_end(self) -> Iterator[list[Message]]:
-        """Yield the records up to the ends that the logs have now, after those of the last time.
+        """Yield the records after those of the last call, up to the current ends of the logs.
 
         Raise MissingTopicError, and BrokerUnavailableError if nothing arrives.
         """
@@ -66,7 +66,7 @@ class LogFollower:
                 if records := self._taken(chunk):
                     yield records
             elif time.monotonic() > deadline:
-                raise BrokerUnavailableError(f"{self._topic}: nothing came for {_STILL_S:g} s")
+                raise BrokerUnavailableError(f"{self._topic}: nothing arrived for {_STILL_S:g} s")
 
     def _ends(self) -> Mapping[TopicPartition, int]:
         if time.monotonic() >= self._look_at:

@@ -18,7 +18,7 @@ def offsets_at(
     silent = {name: logs[name] for name, at in found.items() if at is None and logs[name].count}
     ends = {name: Span(span.end - 1, span.end) for name, span in silent.items()}
     if any(_is_since(each, time_ms) for each in chain.from_iterable(reader.read(ends))):
-        # The embedded broker cannot look times up, and its logs are small.
+        # The embedded broker cannot look up times, and its logs are small.
         found |= _searched(reader, silent, time_ms)
     return {name: logs[name].end if at is None else at for name, at in found.items()}
 

@@ -28,13 +28,13 @@ _ACKS_S = 330.0
 _TRANSACTION_S = 60.0
 
 Refusals = dict[int, PublishFailedError]
-"""Copies that will never be accepted, by position among the sent copies, and why."""
+"""The reasons for copies that will never be accepted, by their position among the sent copies."""
 
 
 MakeClient = Callable[..., SendingClient]
 
 Failed = dict[int, tuple[Copy, KafkaError]]
-"""Copies that were not acked, by the same positions, and why."""
+"""The reasons for copies that were not acked, by the same positions."""
 
 
 class WriterFencedError(RunError):
@@ -53,7 +53,7 @@ class LogWriter(Protocol):
         """
 
     def acks(self) -> Refusals:
-        """Return once all in-sync replicas have everything that was sent since the last call.
+        """Wait until all in-sync replicas have everything sent since the last call.
 
         Returns copies that are too large for their topic. Raises PublishFailedError for any other
         copy that was not acked; then it is unknown which of the others were.
@@ -63,11 +63,11 @@ class LogWriter(Protocol):
         """Commit the reader's progress: everything read so far is done."""
 
     def close(self) -> None:
-        """Give up what is not finished."""
+        """Give up unfinished work."""
 
 
 class _Client:
-    """A client whose answers are all waited for."""
+    """A client that waits for all answers."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class _Client:
             conf = {**conf, **token_setting(conf, oauth_token)}
             self.producer = make_client(conf, log, lambda _: None)
         except KafkaException as exception:
-            raise RunError(f"the producer cannot be made: {exception.args[0]}") from None
+            raise RunError(f"the producer cannot be created: {exception.args[0]}") from None
         self._sent = 0
         self._acked = 0
         self._failed: Failed = {}
@@ -89,7 +89,7 @@ class _Client:
     def in_our_words(self, name: str, *, is_first: bool = False) -> Iterator[None]:
         """Translate exceptions of the client; any call may report that the producer was fenced.
 
-        The first may find out that the cluster can begin no transaction.
+        The first call may find that the cluster cannot begin transactions.
         """
         try:
             yield
@@ -106,7 +106,7 @@ class _Client:
             raise errors.translate(error, name) from exception
 
     def _given_up_for(self) -> KafkaError | None:
-        """Ask why the client has given up, by trying to begin a transaction, which then fails."""
+        """Find out why the client has given up: an attempt to begin a transaction fails with it."""
         try:
             self.producer.begin_transaction()
         except KafkaException as exception:
@@ -200,7 +200,7 @@ class PlainWriter:
         _raise_unless_too_large(failed)
         refused: Refusals = {}
         for number, (copy, _) in sorted(failed.items()):
-            # A broker refuses a whole batch of the protocol, whichever record is at fault.
+            # A broker refuses a whole batch of the protocol, whichever record caused it.
             self._client.send([copy])
             still = self._client.take()
             _raise_unless_too_large(still)

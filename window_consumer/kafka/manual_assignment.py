@@ -1,4 +1,4 @@
-"""All partitions of the topics, assigned by hand: no group, and nothing is committed."""
+"""All partitions of the topics, assigned manually: no group, no commits."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class ManualAssignment(Subscription):
     """Reads every partition of its topics. Owner: poll thread."""
 
     _must_ask = False
-    """The topics have changed, and their partitions are not known yet."""
+    """The topics have changed, and their partitions are still unknown."""
     _ask_at = 0.0
     _counts: Mapping[str, int] | None = None
-    """How many partitions each topic has, if they are to be assigned in the next poll."""
+    """The number of partitions of each topic, to assign in the next poll."""
     _begun = False
-    """The listener has got its first partitions, even if there were none."""
+    """Whether the listener got its first partitions, even if there were none."""
 
     @property
     def protocol(self) -> settings.Protocol:
-        """It joins no group. With this protocol the client asks no broker for one."""
+        """With this protocol, a client that joins no group asks no broker for one."""
         return "classic"
 
     def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
@@ -53,7 +53,7 @@ class ManualAssignment(Subscription):
         self._counts = {topic: count for topic, count in counts.items() if topic in self.topics}
 
     def current(self) -> Connection:
-        """Return the client to poll, after assigning what its topics have now."""
+        """Return the client to poll, after assigning the current partitions."""
         connection = self.connection
         if connection.watchdog.is_lost(connection.consumer):
             self._replace(connection)
@@ -77,7 +77,7 @@ class ManualAssignment(Subscription):
             self._counts = {name: topic.partitions for name, topic in found.items()}
 
     def _assign(self, counts: Mapping[str, int]) -> None:
-        """Let the listener take and give up partitions."""
+        """Call the listener for new and removed partitions."""
         listener, assignment = self.listener, self.connection.assignment
         assert listener is not None
         held = set(assignment.names)
@@ -97,10 +97,10 @@ class ManualAssignment(Subscription):
             listener.on_assigned(new)
 
     def _replace(self, lost: Connection) -> None:
-        """Continue where a client was that no longer sends requests; the listener sees nothing."""
+        """Replace a client that no longer sends requests; the listener does not notice."""
         self._log.log(
             logging.WARNING,
-            "the cluster answers, but this client no longer asks it: continuing with a new client",
+            "the cluster answers, but this client sends no requests: continuing with a new client",
             event=LogEvent.CLIENT_REPLACED,
         )
         self._connection = self._connect()
@@ -108,10 +108,10 @@ class ManualAssignment(Subscription):
         lost.close(_CLOSE_LOST_S)
 
     def concerns(self, error: KafkaError) -> bool:
-        """Ignore that no group is permitted: the client looks for its coordinator all the same."""
+        """Ignore that no group is permitted: the client looks for its coordinator anyway."""
         return bool(error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED)
 
     def on_fatal(self, error: KafkaError) -> None:
-        """Raise: a client outside of groups has no error that waiting or a new client heals."""
+        """Raise: for a client outside groups, neither waiting nor a new client can help."""
         what = f"worker {self._needs.worker}"
         raise RunError(f"the client cannot continue: {errors.translate(error, what)}")

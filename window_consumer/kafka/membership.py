@@ -91,7 +91,7 @@ class Membership(Subscription):
     def subscribe(self, topics: Sequence[str], listener: SourceListener) -> None:
         """Join the group for these topics, or change what the group reads.
 
-        Without topics it waits for them outside the group: the client cannot join without any.
+        Without topics it waits outside the group, because the client cannot join without any.
         """
         self.listener = listener
         had_topics, self.topics = bool(self.topics), list(topics)
@@ -111,12 +111,12 @@ class Membership(Subscription):
             return
         if len(self._protocols) == 1:
             raise RunError(
-                "the brokers do not know group.protocol: consumer (Kafka 4.0 and later do):"
-                " leave it out, or set classic"
+                "the brokers do not support group.protocol: consumer (Kafka 4.0 and later do):"
+                " omit it, or set classic"
             )
         self._log.info(
             LogEvent.PROTOCOL_DOWNGRADED,
-            "the brokers do not know the consumer group protocol: using classic",
+            "the brokers do not support the consumer group protocol: using classic",
         )
         self._protocols = self._protocols[1:]
 
@@ -173,8 +173,8 @@ class Membership(Subscription):
     def on_fatal(self, error: KafkaError) -> None:
         """Continue with a new client if that can help; raise otherwise.
 
-        The classic protocol helps if the broker has no other. Waiting helps if we are not permitted
-        to join, or our instance id still belongs to a process that crashed. In the consumer
+        The classic protocol helps if the broker supports no other. Waiting helps if we are not
+        permitted to join, or our instance id still belongs to a crashed process. In the consumer
         protocol the client itself does not wait.
         """
         if errors.is_unsupported(error) and not self._joined and len(self._protocols) > 1:
@@ -224,11 +224,11 @@ class Membership(Subscription):
         return True
 
     def _start_anew(self) -> None:
-        """Leave the group in order and rejoin as another member: this one gets no assignment."""
+        """Leave the group and rejoin as another member, because this one gets no assignment."""
         self._log.log(
             logging.WARNING,
-            "the group's coordinator has assigned partitions that this member never learned of (the"
-            " answer to a heartbeat was lost, and the client does not ask again): rejoining",
+            "the group's coordinator has assigned partitions, but this member never learned of them"
+            " (the answer to a heartbeat was lost, and the client does not ask again): rejoining",
             event=LogEvent.MEMBER_REJOINED,
         )
         names = self.connection.assignment.names
@@ -240,7 +240,7 @@ class Membership(Subscription):
         """Replace a client that no longer sends requests; it cannot leave the group."""
         self._log.log(
             logging.WARNING,
-            "the cluster answers, but this client no longer asks it: rejoining with a new client",
+            "the cluster answers, but this client sends no requests: rejoining with a new client",
             event=LogEvent.CLIENT_REPLACED,
         )
         self._lose_everything()

@@ -21,21 +21,20 @@ ARGUMENT = "sasl.oauthbearer.config"
 """The setting that librdkafka passes to the function."""
 
 _MOST_SHOWN = 500
-"""Characters of an exception that a message shows."""
+"""The most characters of an exception in a message."""
 
 _MOST_EXPIRY = 253_402_300_800.0
-"""The year 10000. What is later is infinite, or in milliseconds, and would never be renewed."""
+"""The year 10000. A later expiry is infinite, or in milliseconds, and would never be renewed."""
 
 _WORTH_S = 1.0
 """An earlier token is reused while it remains valid for longer than this."""
 
 
 def uses_tokens(settings: Mapping[str, Any]) -> bool:
-    """Return whether a client with these settings asks the application for tokens.
+    """Return whether a client with these settings needs a token function.
 
-    A client that has a login brings its own function.
-    Only such a client may be given a token function. Any other never calls it, waits ten seconds
-    for a token while it is created, and then fails.
+    Give the function to no other client: it would never call it, wait ten seconds for a token while
+    it is created, and then fail. A client with a login brings its own function.
     """
     mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", ""))
     protocol = str(settings.get("security.protocol", ""))
@@ -54,7 +53,7 @@ def token_setting(settings: Mapping[str, Any], token: OauthToken | None) -> dict
 
 
 def tokens_for(settings: Mapping[str, Any], application: OAuthTokens | None) -> OAuthTokens | None:
-    """Return the tokens that a client with these settings asks for: its login's, or None."""
+    """Return the tokens of the login in these settings, or None."""
     own = settings.get(FUNCTION)
     if isinstance(own, OAuthTokens):
         return own
@@ -62,17 +61,17 @@ def tokens_for(settings: Mapping[str, Any], application: OAuthTokens | None) -> 
 
 
 def missing_token(settings: Mapping[str, Any]) -> str | None:
-    """Ask for a token that a client with these settings needs. Return what is wrong, or None.
+    """Request a token for a client with these settings. Return the problem, or None.
 
-    Ask before a client is created to find out something: without a token this takes ten seconds and
-    raises. Raises AuthenticationError if the credentials are refused.
+    Call this before creating a client: without a token, that takes ten seconds and raises. Raises
+    AuthenticationError if the credentials are refused.
     """
     tokens = tokens_for(settings, None)
     return None if tokens is None else tokens.trouble(str(settings.get(ARGUMENT, "")))
 
 
 def _refuse_unusable(text: object, expiry: float) -> None:
-    """Raise what is wrong with a token that a client would drop, or never renew."""
+    """Raise for a token that a client would drop, or never renew."""
     if not isinstance(text, str):
         raise TypeError(f"its token is of type {type(text).__name__}, not str")
     if not text or not text.isascii():
@@ -84,9 +83,9 @@ def _refuse_unusable(text: object, expiry: float) -> None:
 class OAuthTokens:
     """Calls the application's function for the clients, on their threads, several at once.
 
-    A client drops what the function raises and asks again after ten seconds; while it is created,
-    it gives up after ten. So failures are logged here, and a valid token of another client is
-    reused.
+    A client ignores the function's exceptions and asks again after ten seconds; while it is being
+    created, it gives up after ten. So failures are logged here, and a valid token of another client
+    is reused.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class OAuthTokens:
         name: str = "@app.oauth_token",
         now: Callable[[], float] = time.time,
     ):
-        """``name`` is what messages call the function; ``now`` returns seconds since 1970."""
+        """``name`` is the function's name in messages; ``now`` returns seconds since 1970."""
         self._now = now
         self._function = function
         self._name = name
@@ -106,7 +105,7 @@ class OAuthTokens:
         self._last: dict[str, tuple[Any, ...]] = {}
 
     def __call__(self, config: str | None) -> tuple[Any, ...]:
-        """Return a token for ``sasl.oauthbearer.config``. Raise what the function raised."""
+        """Return a token for ``sasl.oauthbearer.config``. Raises the function's exceptions."""
         config = config or ""  # the client passes None where it is not set
         try:
             return self._ask(config)
@@ -128,9 +127,9 @@ class OAuthTokens:
             return earlier
 
     def trouble(self, config: str) -> str | None:
-        """Ask for a token now. Return what is wrong and may pass, secrets masked, or None.
+        """Request a token now. Return a temporary problem, secrets masked, or None.
 
-        Raises AuthenticationError if the function did: then asking again is of no use.
+        Raises AuthenticationError if the function did: then a retry is useless.
         """
         try:
             self._ask(config)
@@ -147,7 +146,7 @@ class OAuthTokens:
         expiry = float(token[1])
         _refuse_unusable(token[0], expiry)
         if expiry <= self._now():
-            raise ValueError("the token that it returned has expired already")
+            raise ValueError("the token that it returned has already expired")
         self._last[config] = (token[0], expiry, *token[2:])
         return self._last[config]
 

@@ -21,7 +21,7 @@ from window_consumer.model.protocols import Copy, Delivery
 
 @define
 class _Forks:
-    """How often this process and those before it were forked. Owner: the thread that forks."""
+    """How often this process and its parents were forked. Owner: the thread that forks."""
 
     count: int = 0
 
@@ -31,7 +31,7 @@ class _Forks:
 
 
 _FORKS: Final = _Forks()
-"""Tells a fork without asking for the number of the process: a system call for each copy."""
+"""Detects a fork without asking for the process id, which is a system call for each copy."""
 os.register_at_fork(after_in_child=_FORKS.add)
 
 
@@ -70,5 +70,5 @@ class KafkaSink(CopyWriter):
         Raises WrongProcessError in a fork.
         """
         if self._forks != _FORKS.count:
-            raise WrongProcessError("this producer was made in another process")
+            raise WrongProcessError("this producer was created in another process")
         super().write(copy, on_delivery)

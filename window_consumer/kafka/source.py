@@ -117,7 +117,7 @@ class KafkaSource:
                 connection.assignment.record_problem(message, message.error())
 
     def _report(self, connection: Connection) -> None:
-        """Report to the listener what the client's callbacks recorded; raise pending exceptions."""
+        """Report the client's callbacks to the listener; raise pending exceptions."""
         self._subscription.raise_raised()
         answers = connection.commits.take()
         if answers and self._subscription.listener is not None:
@@ -222,7 +222,7 @@ class KafkaSource:
     def committed(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return what is committed. Raise a WindowConsumerError without an answer."""
+        """Return the commits. Raise a WindowConsumerError without an answer."""
         wanted = [ClientPartition(*name) for name in names]
         try:
             found = self._subscription.connection.consumer.committed(wanted, timeout=timeout_s)

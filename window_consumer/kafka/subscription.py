@@ -1,4 +1,4 @@
-"""What a Source reads and the client that reads it; how it gets its partitions is open."""
+"""The topics of a Source and the client that reads them; subclasses define the assignment."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Subscription(ABC):
         """Continue with a new client if that can help; raise otherwise."""
 
     def concerns(self, error: KafkaError) -> bool:
-        """Return whether an error of the client matters here."""
+        """Return whether an error of the client is relevant."""
         del error
         return True
 

@@ -1,7 +1,7 @@
-"""Reads topics up to their present end, for everything that is not a worker.
+"""Reads topics up to their current end, for everything except workers.
 
-Partitions are assigned by hand: no member joins a group, no rebalance happens, and a killed process
-leaves no session behind. Nothing is committed; ``group_progress`` adds that.
+Partitions are assigned manually: no member joins a group, no rebalance happens, and a killed
+process leaves no session behind. Nothing is committed; ``group_progress`` adds that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
 _BATCH: Final = 1_000
 _POLL_S: Final = 0.1
 _FIND_S: Final = 1.0
-"""How long a scan waits for the place of a topic; the client goes on asking by itself."""
+"""How long a scan waits for a topic's leaders; the client keeps asking by itself."""
 
 _ANSWER_S: Final = 20.0
 """How long a request may take."""
@@ -44,7 +44,7 @@ _STILL_S: Final = 30.0
 
 
 class TopicReader:
-    """Reads topics as they are. Owner: one thread; use it as a context manager.
+    """Reads the current contents of topics. Owner: one thread; use it as a context manager.
 
     All errors are WindowConsumerErrors: ConfigError for settings that the client refuses,
     MissingTopicError, NotPermittedError, AuthenticationError, and BrokerUnavailableError if nothing
@@ -149,8 +149,8 @@ class TopicReader:
     ) -> Scan:
         """Start reading these spans; this ends the previous scan.
 
-        A span in which a transaction is open ends before it, unless its end is to be awaited, and
-        what lies behind it read.
+        A span with an open transaction ends before it, unless the reader should wait for the
+        transaction's end and continue behind it.
         """
         self._find({name.topic for name, span in spans.items() if span.count})
         return Scan(
@@ -162,9 +162,9 @@ class TopicReader:
         )
 
     def _find(self, topics: Iterable[str]) -> None:
-        """Ask where topics are. The client does so by itself, but only once a second."""
+        """Ask for topics' leaders. The client does so by itself, but only once a second."""
         for topic in sorted(set(topics) - self._found):
-            with suppress(KafkaException):  # reading it reports what is wrong
+            with suppress(KafkaException):  # reading it reports the problem
                 self.consumer.list_topics(topic, timeout=_FIND_S)
                 self._found.add(topic)
 
@@ -208,7 +208,7 @@ class Scan:
         awaits_transactions: bool = False,
     ):
         self.positions: dict[TopicPartition, int] = {}
-        """The next offset of each partition of which something is known; at most its end."""
+        """The next offset of each partition, if known; at most its end."""
         self._consumer = consumer
         self._still_s = still_s
         self._troubles = troubles
@@ -297,10 +297,10 @@ class Scan:
             self._consumer.incremental_unassign([ClientPartition(*name)])
 
     def _absent(self) -> BrokerUnavailableError:
-        why = errors.text_of(self._troubles[-1]) if self._troubles else "the client says nothing"
+        why = errors.text_of(self._troubles[-1]) if self._troubles else "the client reports nothing"
         left = ", ".join(map(str, sorted(self._open)))
         return BrokerUnavailableError(
-            f"{left}: nothing came for {self._still_s:g} s before the end was reached ({why})"
+            f"{left}: nothing arrived for {self._still_s:g} s before the end was reached ({why})"
         )
 
 
@@ -334,7 +334,7 @@ def _settings(user: Mapping[str, Any], group: str) -> Settings:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        # For the case that retention has deleted the beginning meanwhile.
+        # Retention may have deleted the beginning meanwhile.
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed",
     }

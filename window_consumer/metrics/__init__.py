@@ -1,1 +1,1 @@
-"""What workers report to the outside. This folder listens and never decides."""
+"""Metrics, probes and spans of workers. This folder only observes."""

@@ -1,8 +1,8 @@
-"""The metrics of a worker: the list from which everything that shows or documents them is made.
+"""The list of a worker's metrics, which everything that shows or documents them uses.
 
 Names and units follow OpenTelemetry (dots, UCUM units); ``exposition`` converts them to Prometheus'
 names. Labels have few values: workers, topics, partitions, levels, reasons, states. They never hold
-keys, offsets or error texts. Features have lists of their own, in their ``metrics``.
+keys, offsets or error texts. Features have their own lists, in their ``metrics``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _by_reason(measures: Measures) -> Iterator[Sample]:
 
 
 _LABELLED: Final = {"moved": ("level", _by_level), "dead_lettered": ("reason", _by_reason)}
-"""Counters of outcomes that are kept by something: its label, and how its samples are read."""
+"""Counters of outcomes with a label: the label, and how its samples are read."""
 
 
 def _of_outcome(row: Outcome) -> Metric:
@@ -107,8 +107,8 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.worker.ready",
         MetricKind.GAUGE,
         "1",
-        "1 while the worker is in its group, with partitions or with nothing to do; else 0. With"
-        " delivery: broadcast, 1 once it has handled what was there when it began.",
+        "1 while the worker is in its group, with or without partitions; else 0. With"
+        " delivery: broadcast, 1 once it has handled its initial backlog.",
         lambda measures: [
             ((measures.snapshot.group, measures.ordering), float(measures.snapshot.is_ready))
         ],
@@ -118,14 +118,14 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.catch_up.records",
         MetricKind.GAUGE,
         "{record}",
-        "How many records a worker with delivery: broadcast has to handle before it is ready.",
+        "How many records a worker with delivery: broadcast must handle before it is ready.",
         lambda measures: _known(measures.snapshot.catching_up),
     ),
     Metric(
         "window_consumer.poll.silence",
         MetricKind.GAUGE,
         "s",
-        "For how long the poll thread has not been seen at work; /livez fails after 60 s.",
+        "How long the poll thread has shown no activity; /livez fails after 60 s.",
         lambda measures: [((), measures.snapshot.silent_s)],
     ),
     Metric(
@@ -150,26 +150,26 @@ METRICS: tuple[Metric, ...] = (
     _count(
         "calls.retried",
         "{call}",
-        "Further calls of a handler after a failure, without leaving the process.",
+        "Repeated calls of a handler after a failure, in the same process.",
         lambda did: did.retried,
     ),
     _count(
         "records.gone",
         "{record}",
-        "Offsets that were gone from the log before they were read (retention), or that"
-        " on_out_of_range: latest passed over.",
+        "Offsets that the log had deleted before they were read (retention), or that"
+        " on_out_of_range: latest skipped.",
         lambda did: did.gone,
     ),
     _count(
         "records.taken_back",
         "{record}",
-        "Records that were given to another slot, because the one before them is slow.",
+        "Records that moved to another slot, because an earlier one is slow.",
         lambda did: did.taken_back,
     ),
     _count(
         "results.late",
         "{record}",
-        "Results that were ignored: their partition was gone, or their call was given up.",
+        "Ignored results: their partition was lost, or their call was abandoned.",
         lambda did: did.late,
     ),
     _count(
@@ -181,32 +181,32 @@ METRICS: tuple[Metric, ...] = (
     _count(
         "calls.stalled",
         "{call}",
-        "Calls that were reported because they did not return.",
+        "Calls that did not return in time and were reported.",
         lambda did: did.stalled,
     ),
     _count(
         "calls.abandoned",
         "{call}",
-        "Calls that were given up because they did not return.",
+        "Calls that did not return in time and were abandoned.",
         lambda did: did.abandoned,
     ),
     _count(
         "publish.failures",
         "{attempt}",
-        "Copies and results that the broker did not ack; each is tried again.",
+        "Copies and results that the broker did not ack; each is retried.",
         lambda did: did.publish_failures,
     ),
     _count("commits", "{commit}", "Acked commits of a partition.", lambda did: did.commits),
     _count(
         "commits.failures",
         "{commit}",
-        "Commits that failed; the next one makes up for them.",
+        "Commits that failed; the next one includes their content.",
         lambda did: did.commit_failures,
     ),
     _count(
         "commits.waited",
         "s",
-        "From sending commits to receiving their acks, all together.",
+        "Total time from sending commits to receiving their acks.",
         lambda did: did.commits_s,
     ),
     _count(
@@ -224,13 +224,13 @@ METRICS: tuple[Metric, ...] = (
     _count(
         "transactions.waited",
         "s",
-        "From freezing transactions to their commits, all together. Results wait so long.",
+        "Total time from freezing transactions to their commits, while results wait.",
         lambda did: did.transactions_s,
     ),
     _count(
         "rebalances",
         "{time}",
-        "How often partitions were given to the worker, or taken from it.",
+        "How often partitions were assigned to the worker, or taken from it.",
         lambda did: did.rebalances,
     ),
     _count(
@@ -243,14 +243,14 @@ METRICS: tuple[Metric, ...] = (
         "messaging.process.duration",
         MetricKind.HISTOGRAM,
         "s",
-        "How long handler calls take; quick ones, which run many in a row, count with their mean.",
+        "How long handler calls take; fast ones, which run many in a row, count with their mean.",
         _durations,
     ),
     Metric(
         "window_consumer.calls.computed",
         MetricKind.COUNTER,
         "s",
-        "How long handler calls on threads had a processor, all together; else it is 0.",
+        "Total processor time of handler calls on threads; 0 for other calls.",
         lambda measures: _known(
             None if measures.windows is None else measures.windows.durations.computed_s
         ),
@@ -259,30 +259,29 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.event_loop.computed",
         MetricKind.COUNTER,
         "s",
-        "How long the event loop of coroutines had a processor.",
+        "Processor time of the event loop of coroutines.",
         lambda measures: _of_loop(measures, lambda loop: loop.computed_s),
     ),
     Metric(
         "window_consumer.event_loop.late",
         MetricKind.COUNTER,
         "s",
-        "How much later than it should have the event loop of coroutines went round: calls that"
-        " block it, or compute.",
+        "How late the turns of the coroutines' event loop were: calls block it, or compute.",
         lambda measures: _of_loop(measures, lambda loop: loop.late_s),
     ),
     Metric(
         "window_consumer.busy_ratio",
         MetricKind.GAUGE,
         "1",
-        "The share of the slots' time that calls took in the last minute.",
+        "The share of the slots' time spent in calls in the last minute.",
         lambda measures: _known(measures.snapshot.busy_ratio),
     ),
     Metric(
         "window_consumer.time_to_drain",
         MetricKind.GAUGE,
         "s",
-        "How long the lag would take at the pace of the last minute; +Inf if nothing was finished"
-        " in it. Records that are not due are left out.",
+        "How long the lag would take at the pace of the last minute; +Inf if nothing finished"
+        " in it. Records that are not due do not count.",
         lambda measures: _known(measures.snapshot.drain_s),
     ),
     _gauge(
@@ -307,7 +306,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "concurrency.limit",
         "{slot}",
-        "How many slots may be busy now; differs from the slots with concurrency: auto, and while"
+        "How many slots may be busy now; differs from the slots with concurrency: auto, and after"
         " a user has set it.",
         lambda windows: windows.limit_now,
     ),
@@ -322,7 +321,7 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.concurrency.changes",
         MetricKind.COUNTER,
         "{change}",
-        "With concurrency: auto, how often a better number was found, and why.",
+        "With concurrency: auto, how often a better number was found, by reason.",
         _limit_changes,
         ("reason",),
     ),

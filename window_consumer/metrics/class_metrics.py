@@ -1,6 +1,6 @@
 """The metrics of classes that share the slots: the 20 that have used most, and the rest.
 
-Classes that are keys are summed up: there are too many, and they may have to stay hidden.
+Classes that are keys are summed up: there are too many, and keys may be confidential.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ CLASS_METRICS: Final[tuple[Metric, ...]] = (
         "starved",
         MetricKind.GAUGE,
         "s",
-        "With fair, for how long records of the class have waited while none ran or started.",
+        "With fair, how long records of the class have waited while none ran or started.",
         lambda each: each.starved_s,
     ),
     _of_class(

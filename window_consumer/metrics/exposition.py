@@ -27,7 +27,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 def prometheus_name(metric: Metric) -> str:
     """Return a metric's name in Prometheus."""
     name = metric.name.replace(".", "_")
-    # A counted thing, such as {record}, is no unit there.
+    # A counted thing, such as {record}, is not a unit there.
     unit = _UNITS.get(metric.unit, "")
     total = "_total" if metric.kind is MetricKind.COUNTER else ""
     return f"{name}{'' if name.endswith(unit) else unit}{total}"
@@ -38,7 +38,7 @@ def exposition(
     metrics: Iterable[Metric] = METRICS,
     common: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return all metrics of one process's workers; metrics without a figure are left out.
+    """Return all metrics of one process's workers; metrics without a figure are omitted.
 
     All samples have the labels in ``common``.
     """
@@ -106,10 +106,10 @@ This page is generated from the list in `window_consumer/metrics/catalog.py`, an
 features, by `window-consumer metrics`; change it there.
 
 `health: {listen: 0.0.0.0:8081}` answers `/metrics` in Prometheus' text format. Names and units
-follow OpenTelemetry; Prometheus' names are made of them by its rules. Every sample has the label
-`worker`, but those of a whole process, and `process` with `run --processes`. Labels have few
-values: never keys, offsets or texts of errors. Where a poll thread does not answer within half a
-second, what only it knows is left out.
+follow OpenTelemetry; Prometheus' names are derived from them by its rules. Every sample has the
+label `worker`, except those of a whole process, and with `run --processes` the label `process`.
+Labels have few values: never keys, offsets or error texts. If a poll thread does not answer within
+half a second, its own figures are omitted.
 
 | Prometheus | OpenTelemetry | kind | unit | labels | meaning |
 |---|---|---|---|---|---|
@@ -117,7 +117,7 @@ second, what only it knows is left out.
 
 
 def metrics_page(more: Iterable[Metric] = ()) -> str:
-    """Return the reference page, in Markdown; ``more`` are the metrics of features."""
+    """Return the reference page in Markdown; ``more`` are the metrics of features."""
     return _INTRODUCTION + "".join(map(_row, (*METRICS, *more)))
 
 

@@ -38,7 +38,7 @@ class HealthConfig(ListenSection):
     listen: str | None = field(
         default=None,
         metadata=about(
-            "Where /livez, /readyz and /metrics are answered, over plain HTTP and without "
+            "The address of /livez, /readyz and /metrics, over plain HTTP and without "
             "authentication; they reveal nothing about records. Port 0 means any free port, which "
             "the log reports.",
             kind=address_kind(),

@@ -1,6 +1,6 @@
 """Whether a process is live and ready, and its metrics: answers for probes and scrapers.
 
-A failed *live* probe kills the process, so only a hanging poll thread fails it. A new process would
+A failed *live* probe kills the process, so only a hanging poll thread fails it: a new process would
 not fix failures, hanging calls or an absent broker. A rolling update waits for *ready*.
 """
 
@@ -18,8 +18,8 @@ from window_consumer.runtime.replica import HttpAnswer
 from window_consumer.runtime.worker import Worker
 
 SILENT_S: Final = 60.0
-"""A poll thread that did nothing for this long hangs. It waits for tenths of a second where it can
-choose, and for some seconds if the cluster does not answer.
+"""A poll thread that did nothing for this long hangs. It normally waits for tenths of a second, and
+for some seconds if the cluster does not answer.
 """
 
 

@@ -1,6 +1,6 @@
 """A small HTTP server for a few paths, for probes and scrapers, on the standard library.
 
-Each connection gets one answer and is closed. No client can hold up another: slow ones are cut off,
+Each connection gets one answer and is closed. No client can delay another: slow ones are cut off,
 and above ``MOST_AT_ONCE`` connections the oldest makes room for the next one.
 """
 
@@ -22,7 +22,7 @@ from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.replica import TEXT, HttpAnswer
 
 DEADLINE_S: Final = 5.0
-"""For a request to arrive, and for an answer to be read."""
+"""The time for a request to arrive, and for an answer to be read."""
 
 MOST_AT_ONCE: Final = 32
 
@@ -62,7 +62,7 @@ class _MetricsServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().process_request(request, client_address)
 
     def _cut_off_oldest(self) -> None:
-        # A probe is answered within milliseconds, so the oldest connection is none.
+        # A probe is answered within milliseconds, so the oldest connection is not one.
         for oldest in list(self._asking)[:1]:
             self._asking.pop(oldest, None)
             with suppress(OSError):  # it has just been answered
@@ -111,7 +111,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         route = self.server.routes.get(path)
         if route is None:
             known = ", ".join(self.server.routes)
-            answer = HttpAnswer(404, f"no such path; there are {known}\n")
+            answer = HttpAnswer(404, f"no such path; known are {known}\n")
         else:
             answer = route()
         data = answer.text.encode()

@@ -13,7 +13,7 @@ from window_consumer.runtime.figures.metric import Metric, MetricKind, Sample
 def _gauge(
     name: str, unit: str, meaning: str, of: Callable[[PartitionSnapshot], float | None]
 ) -> Metric:
-    """Return a metric for a figure of each partition; partitions without one are left out."""
+    """Return a metric for a figure of each partition; partitions without one are omitted."""
 
     def read(measures: Measures) -> Iterator[Sample]:
         for each in () if measures.windows is None else measures.windows.partitions:
@@ -42,22 +42,17 @@ PARTITION_METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "lag",
         "{record}",
-        "Records of the log that are not finished; of a retry topic those that are due.",
+        "Unfinished records of the log; of a retry topic those that are due.",
         lambda each: each.lag.records,
     ),
     _gauge(
         "lag.duration",
         "s",
-        "The age of the oldest record that was read and is not finished; of a retry topic since"
-        " it was due.",
+        "Age of the oldest unfinished record that was read; in a retry topic, since it was due.",
         lambda each: each.lag.seconds,
     ),
-    _gauge(
-        "unread", "{record}", "Records of the log that were not read.", lambda each: each.unread
-    ),
-    _gauge(
-        "open", "{record}", "Records in the window that are not finished.", lambda each: each.open
-    ),
+    _gauge("unread", "{record}", "Unread records of the log.", lambda each: each.unread),
+    _gauge("open", "{record}", "Unfinished records in the window.", lambda each: each.open),
     _gauge(
         "failed",
         "{record}",
@@ -67,38 +62,38 @@ PARTITION_METRICS: Final[tuple[Metric, ...]] = (
     _gauge(
         "waits_for_rate",
         "1",
-        "1 while it could start something but for rate_per_process.",
+        "1 while only rate_per_process keeps it from starting something.",
         lambda each: float(each.waits_for_rate),
     ),
     _gauge(
         "longest_line",
         "{record}",
-        "Records that wait behind another one of their key, of the key of which most do.",
+        "Records that wait behind another one of their key, for the key with the most of them.",
         lambda each: each.longest_line,
     ),
     _gauge(
         "buffered",
         "{record}",
-        "Records that were read and are not in the window: it is full, or they are not due.",
+        "Records that were read but are not in the window: it is full, or they are not due.",
         lambda each: each.buffered,
     ),
-    _gauge("memory", "By", "Payload that is held of the partition.", lambda each: each.bytes),
+    _gauge("memory", "By", "Held payload of the partition.", lambda each: each.bytes),
     _gauge(
         "paused",
         "1",
-        "1 while nothing is fetched because too much is held.",
+        "1 while fetching is paused because too much is held.",
         lambda each: float(each.paused),
     ),
     _gauge(
         "halted",
         "1",
-        "1 while nothing is started because a person has paused the partition, or its worker.",
+        "1 while a person has paused the partition, or its worker.",
         lambda each: float(each.halted),
     ),
     _gauge(
         "hovering",
         "s",
-        "For how long nothing has become of the window's start cell.",
+        "How long the window's start cell has made no progress.",
         lambda each: each.hovering_s,
     ),
     Metric(

@@ -1,4 +1,4 @@
-"""Health of several replicas: their supervisor asks each and answers for all."""
+"""Health of several replicas: their supervisor queries each and answers for all."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class ReplicasHealth:
     _answering: set[str] = field(factory=set)
     """Replicas that have begun to answer."""
     _silent_since: dict[str, float] = field(factory=dict)
-    """When replicas that stopped answering first failed to answer."""
+    """When silent replicas first failed to answer."""
 
     def live(self) -> HttpAnswer:
         """Answer ``/livez``: 503 if a poll thread hangs, or a whole process.
 
-        A replica that has ended does not count, because its supervisor starts it again.
+        An ended replica does not count, because its supervisor restarts it.
         """
         why = []
         for number, answer in self._ask_all("/livez").items():
@@ -62,7 +62,7 @@ class ReplicasHealth:
         return HttpAnswer(200, text, exposition.CONTENT_TYPE)
 
     def ended(self, number: str) -> None:
-        """Record that a replica has ended; no answer is due until its next process gives one."""
+        """Record that a replica has ended: no answer is due until its next process gives one."""
         self._answering.discard(number)
         self._silent_since.pop(number, None)
 
@@ -71,7 +71,7 @@ class ReplicasHealth:
 
     def _ask_all(self, route: str) -> dict[str, HttpAnswer | None]:
         now = self._now()
-        # All at once: a frozen replica answers only when the timeout is over.
+        # In parallel: a frozen replica takes the whole timeout.
         with ThreadPoolExecutor(len(self.sockets), "wc-replicas") as pool:
             found = pool.map(ask, self.sockets.values(), repeat(route))
             answers = dict(zip(self.sockets, found, strict=True))

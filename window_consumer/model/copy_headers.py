@@ -1,7 +1,7 @@
 """A record's history in a copy's headers: the reader of the wire contract.
 
 Only copies in a group's own ladder topics are read like this. On other topics nearly all of our
-headers mean nothing: they may have been copied from elsewhere.
+headers are meaningless: they may have been copied from elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Hop(NamedTuple):
     not_before: int | None = None
     level: bytes | None = None
     topic_id: bytes | None = None
-    """The id of the topic of the first delivery, as a copy carries it."""
+    """The id of the topic of the first delivery, from a copy's header."""
 
 
 def of_source(message: Message) -> Hop:

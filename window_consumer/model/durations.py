@@ -1,6 +1,6 @@
 """Durations as text, such as ``30m``: how quantities with a unit are parsed.
 
-Parsing is exact. ``config.units`` has what only the configuration needs.
+Parsing is exact. ``config.units`` has the parts that only the configuration needs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)")
 class UnitError(ValueError):
     """A text is not a duration or a size.
 
-    The message continues a sentence that begins with the text: ``has no unit``. ``hint`` says what
-    was probably meant, or is empty.
+    The message continues a sentence that begins with the text: ``has no unit``. ``hint`` is the
+    probable correction, or empty.
     """
 
     def __init__(self, message: str, hint: str = ""):
@@ -52,7 +52,7 @@ def seconds_of(delay: Delay) -> float:
         delay = delay.total_seconds()
     seconds = parse_duration(delay) if isinstance(delay, str) else float(delay)
     if not 0 <= seconds < float("inf"):
-        raise UnitError("is negative" if seconds < 0 else "is no duration")
+        raise UnitError("is negative" if seconds < 0 else "is not a duration")
     return seconds
 
 
@@ -67,7 +67,7 @@ def parse_quantity(
     if found is None:
         if text.startswith("-"):
             raise UnitError("is negative")
-        raise UnitError(f"is no {noun}")
+        raise UnitError(f"is not a {noun}")
     digits, unit = found.groups()
     try:
         number = Fraction(digits)

@@ -1,4 +1,4 @@
-"""Every error the framework raises, and the exceptions a handler may raise on purpose."""
+"""Every error of the framework, and the exceptions that a handler may raise on purpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from window_consumer.model.outcome import Outcome
 
 
 class WindowConsumerError(Exception):
-    """The root of all errors of this package: the message says what, where and what to do."""
+    """The root of all errors of this package. Messages contain the problem, place and remedy."""
 
     code: ClassVar[str] = "WC100"
 
@@ -68,7 +68,7 @@ class BrokerUnavailableError(RunError):
 
 
 class StartStoppedError(RunError):
-    """A stop was requested before the start was complete; nothing had begun."""
+    """A stop was requested before the start was complete; no work had begun."""
 
     code = "WC113"
 
@@ -86,7 +86,7 @@ class AuthenticationError(RunError):
 
 
 class WorkerStoppedError(RunError):
-    """A worker stopped by itself; what was unfinished is uncommitted and will run again."""
+    """A worker stopped by itself; unfinished records are uncommitted and will run again."""
 
     code = "WC115"
 
@@ -112,19 +112,19 @@ class GivenUpError(CommitFailedError):
     """A commit's partition was released before the answer: its next owner may commit."""
 
     def __init__(self) -> None:
-        text = "the partition was revoked before the answer arrived; the commit may have been taken"
+        text = "the partition was revoked before the answer arrived; the commit may have succeeded"
         super().__init__(text, retriable=False)
 
 
 class NotCommittedError(WindowConsumerError):
-    """A transaction was not committed, as far as is known: its records run again."""
+    """A transaction was probably not committed: its records run again."""
 
     code = "WC131"
 
     def __init__(self, message: str, *, metadata_too_large: bool = False):
         super().__init__(message)
         self.metadata_too_large = metadata_too_large
-        """The brokers take less metadata with a commit than a window may need."""
+        """The brokers accept less commit metadata than a window may need."""
 
 
 class PublishFailedError(WindowConsumerError):
@@ -145,11 +145,11 @@ class PublishFailedError(WindowConsumerError):
         super().__init__(message)
         self.too_large = too_large
         self.refused = refused or too_large or of_topic
-        """Sending the same again cannot help."""
+        """Whether sending it again is useless."""
         self.of_topic = of_topic
-        """The topic takes no records at all: it is missing, or WRITE is."""
+        """Whether the topic accepts no records at all: it is missing, or the right WRITE is."""
         self.gave_up = gave_up
-        """The client has failed permanently; nothing can be written before it is replaced."""
+        """Whether the client has failed permanently and must be replaced."""
         self.why = why or message
         """The reason that the client or the broker gives, without the context."""
 
@@ -162,7 +162,7 @@ class ResultRefusedError(WindowConsumerError):
     def __init__(self, message: str, *, of_topic: bool = False):
         super().__init__(message)
         self.of_topic = of_topic
-        """The topic takes no records at all, see ``PublishFailedError``."""
+        """Whether the topic accepts no records at all, see ``PublishFailedError``."""
 
 
 class ProcessCrashedError(WindowConsumerError):
@@ -201,8 +201,8 @@ class CapacityError(UsageError):
     code = "WC106"
 
 
-class HandlerSignal(Exception):  # noqa: N818 - these are verdicts of a handler, not errors of ours
-    """The root of what a handler raises on purpose to decide about its record."""
+class HandlerSignal(Exception):  # noqa: N818 - a handler's verdict, not an error
+    """The root of exceptions that a handler raises on purpose to decide about its record."""
 
 
 class Fatal(HandlerSignal):
@@ -229,7 +229,7 @@ class Skip(HandlerSignal):
 class CallAgain(HandlerSignal):
     """Nothing happened: the record is called again after ``after_s`` seconds.
 
-    Raised by the layers around handlers. It is no attempt, and says nothing of how handlers fare.
+    Raised by the layers around handlers. It does not count as an attempt or as a handler's failure.
     """
 
     def __init__(self, after_s: float, message: str):
@@ -238,7 +238,7 @@ class CallAgain(HandlerSignal):
 
 
 class HoldCalls(CallAgain):
-    """The same, and nothing of the worker starts for ``after_s`` seconds, as the other side asks.
+    """The same, but the whole worker starts nothing for ``after_s`` seconds, as a service asks.
 
     Raised by handlers of the framework.
     """
@@ -249,7 +249,7 @@ class RetryLater(HandlerSignal):
 
     Without ``retry.levels`` the wait is local, and no longer than the upper end of ``backoff``.
     With levels, a record that should wait longer than that moves at once to the first level that
-    waits as long, or to the last one.
+    waits at least that long, or to the last one.
     """
 
     def __init__(self, after_s: float, message: str = ""):
@@ -287,13 +287,13 @@ class NotInBatchError(WindowConsumerError):
 class NotCalled(HandlerSignal):
     """No handler was called for the record, and none will be: it leaves at once.
 
-    Raised by the layers around handlers, never by a handler. It is no attempt, and no evidence
-    about handlers. ``end`` says what happens to the record, whatever the ladder's rules.
+    Raised by the layers around handlers, never by a handler. It does not count as an attempt or as
+    a handler's failure. ``end`` decides what happens to the record, whatever the ladder's rules.
     """
 
     reason: Reason
     headers: Sequence[tuple[str, bytes]] = ()
-    """Headers of ours that its copy has in addition."""
+    """Additional headers of ours for its copy."""
 
     def __init__(self, message: str, end: Literal["dead_letter", "drop", "stop"] = "dead_letter"):
         super().__init__(message)

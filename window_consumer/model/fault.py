@@ -55,7 +55,7 @@ _JAVA_FRAME = re.compile(r"\s*at ([^\s(]+)\(")
 _JAVA_CAUSE = re.compile(r"\s*(?:Caused by|Suppressed): ([\w.$]+)")
 _PYTHON_FRAME = re.compile(r'\s*File "(?:.*[/\\])?([^"/\\]+)", line \d+, in (\S+)')
 _GENERATED = re.compile(r"(\$\$Lambda|\$Proxy|Accessor|lambda\$\w+\$)[$\w/]*")
-"""Names that the JVM generates anew in each process."""
+"""Names that the JVM generates in each process."""
 
 
 def fingerprint(error_class: str, place: str) -> str:
@@ -73,5 +73,5 @@ def _function_in(line: str) -> str:
     if python is not None:
         return f"{python[1]}:{python[2]}"
     java = _JAVA_FRAME.match(line) or _JAVA_CAUSE.match(line)
-    # Before a slash come class loader and module, with its version.
+    # Class loader and module, with its version, precede a slash.
     return "" if java is None else _GENERATED.sub(r"\1", java[1]).rpartition("/")[2]

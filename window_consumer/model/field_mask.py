@@ -23,7 +23,7 @@ MOST_HIDDEN: Final = 1000
 may quote them is shown: searching for 29,000 took a second for each view of the record."""
 
 _SHORT_TEXT: Final = 64
-"""Hidden texts up to this length are not prose: error texts do not show their words either."""
+"""Hidden texts up to this length are not prose: their single words are hidden in errors, too."""
 
 _MOST_SEARCHED: Final = 64 * 2**20
 """The limit for characters of an error times bytes of hidden data: some milliseconds of
@@ -32,7 +32,7 @@ searching."""
 _WORD: Final = re.compile(rf"\w{{{_SHORTEST},}}")
 _NUMBER: Final = re.compile(rf"(?<![^\W_])\d{{1,{_SHORTEST - 1}}}(?![^\W_])")
 _LINE: Final = r"(?<!\", line )"
-"""The number of a line in a stack is none of the record's."""
+"""A line number in a stack is not part of the record."""
 
 _DIGIT: Final = re.compile(r"\d")
 
@@ -45,14 +45,14 @@ class FieldMask:
 
     Names are case-insensitive; ``*`` matches any text. A name with a dot also matches nested
     fields: ``customer.name`` is ``name`` in any ``customer``. Create one for each record: it
-    collects what it has hidden, and stays cheap however much that is. Owner: its creator.
+    collects the hidden texts, at a bounded cost. Owner: its creator.
     """
 
     def __init__(self, names: Iterable[str], whole: Collection[Part] = ()):
         self._names, self._depth = _pattern_of(tuple(names))
         self._whole = frozenset(whole)
         self._known: dict[str, bool] = {}
-        """Whether field names are hidden, for names that depend on nothing above them."""
+        """Whether field names are hidden, cached for names that do not depend on their parents."""
         self._hidden: set[str] = set()
         self._short: set[str] = set()
         """Hidden texts of fewer than _SHORTEST characters."""
@@ -60,9 +60,9 @@ class FieldMask:
         """Parts whose content must not be shown, and in which no fields can be found."""
         self._mask: Mask | None = None
         self._shorts = _NOTHING
-        """Finds the short ones; made together with the mask."""
+        """Finds the short ones; created with the mask."""
         self.is_full = False
-        """Too much is hidden to search for: no text that may quote it is shown."""
+        """Whether too much is hidden to search for: then no text that may quote it is shown."""
 
     @property
     def hides_fields(self) -> bool:
@@ -79,13 +79,13 @@ class FieldMask:
         return part in self._whole
 
     def header(self, name: str, text: str | None) -> str | None:
-        """Return what may be shown of a header."""
+        """Return the displayable content of a header."""
         if text is None:
             return None
         if self._hides_any(name):
             self.hide(text)
             return MASKED
-        is_ours = name.startswith(PREFIX) and name != TAGS  # these show where and how it failed
+        is_ours = name.startswith(PREFIX) and name != TAGS  # these describe the failure
         return MASKED if self.hides("headers") and not is_ours else text
 
     def json(self, value: Any, above: tuple[str, ...] = ()) -> Any:
@@ -124,7 +124,7 @@ class FieldMask:
         return False
 
     def hide(self, value: Any) -> None:
-        """Hide all of a parsed JSON value wherever else it appears."""
+        """Hide every part of a parsed JSON value wherever else it appears."""
         if self.is_full:
             return
         if isinstance(value, dict):
@@ -139,12 +139,12 @@ class FieldMask:
             self.is_full = len(self._hidden) + len(self._short) > MOST_HIDDEN
 
     def close(self, data: bytes | None) -> None:
-        """Hide every word of a part in which no field can be found from error texts."""
+        """Hide every word of a part without recognisable fields in error texts."""
         if data:
             self._closed.append(data)
 
     def text(self, text: str) -> str:
-        """Return a text without what was hidden so far: exceptions often quote it."""
+        """Return a text without the texts hidden so far, which exceptions often quote."""
         if self.is_full:
             return MASKED if text else text
         if not (self._hidden or self._short):
@@ -155,7 +155,7 @@ class FieldMask:
         return self._shorts.sub(MASKED, self._mask(text))
 
     def error_text(self, text: str) -> str:
-        """Return an exception's text without what was hidden so far, or its words."""
+        """Return an exception's text without the texts hidden so far, and without their words."""
         masked = self.text(text)
         if not (self._hidden or self._closed) or self.is_full:
             return masked
@@ -201,7 +201,7 @@ def _whole_words(texts: Collection[str]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _pattern_of(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, int]:
-    """Return a pattern for these names, and how many last names of a path it needs."""
+    """Return a pattern for these names, and how many trailing names of a path it needs."""
     folded = [name.casefold() for name in names]
     patterns = [translate(re.sub(r"([?\[])", r"[\1]", name)) for name in folded]
     depth = 1 + max((name.count(".") for name in folded), default=0)

@@ -7,7 +7,7 @@ _MAX_DIGITS = 19
 
 
 def text(value: bytes | None) -> str | None:
-    """Return a value as text, replacing what is not UTF-8; None if it is missing or empty."""
+    """Return a value as text, replacing bytes outside UTF-8; None if it is missing or empty."""
     return value.decode("utf-8", "replace") if value else None
 
 

@@ -46,12 +46,12 @@ HEADERS_LOST = "wc-headers-lost"
 DELIVER_TO = "wc-deliver-to"
 """The topic that the delay service delivers a record to."""
 DELIVER_AT = "wc-deliver-at"
-"""When it does, in milliseconds since 1970."""
+"""When the delay service delivers it, in milliseconds since 1970."""
 DELAY = "wc-delay"
 """The same, in milliseconds after the record's timestamp."""
 
 DELIVERY = frozenset({DELIVER_TO, DELIVER_AT, DELAY})
-"""What senders ask of the delay service; it stays in all copies."""
+"""Senders' requests to the delay service; they stay in all copies."""
 
 FORMAT_VERSION = b"1"
 
@@ -71,7 +71,7 @@ class Reason(StrEnum):
     RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
     FATAL = "FATAL"
     DECODE = "DECODE"
-    """Its value could not be converted to what the handler takes."""
+    """Its value could not be converted to the handler's type."""
     EXPIRED = "EXPIRED"
     """It was older than its time to live."""
     STALLED = "STALLED"
@@ -87,15 +87,15 @@ class Reason(StrEnum):
     DELAYED = "DELAYED"
     """It is not due: it waits in a level of the delay service."""
     DELAY_UNREADABLE = "DELAY_UNREADABLE"
-    """The headers that say when to deliver it are no numbers."""
+    """The headers with its delivery time are not numbers."""
     DELAY_TOO_LONG = "DELAY_TOO_LONG"
-    """It is to be delivered later than the delay service allows."""
+    """Its delivery time is later than the delay service allows."""
     TARGET_NOT_ALLOWED = "TARGET_NOT_ALLOWED"
     """The delay service may not deliver to its topic."""
     TARGET_IS_OURS = "TARGET_IS_OURS"
-    """It is to be delivered to a retry, dead-letter or delay topic."""
+    """Its target is a retry, dead-letter or delay topic."""
     TARGET_REFUSED = "TARGET_REFUSED"
-    """Its topic was missing, or refused it, until the delay service gave up."""
+    """Its target was missing or refused it until the delay service gave up."""
     MANUAL = "MANUAL"
     """A user moved it."""
 
@@ -116,7 +116,7 @@ class LostHeaders(list[tuple[str, bytes | None]]):
 class KeptHeaders(dict[str, bool]):
     """Which headers a copy keeps: the user's own, and the named ones of ours.
 
-    Look-ups by name are cached, as all records of a topic have the same names.
+    Look-ups by name are cached, because records of a topic have the same names.
     """
 
     def __init__(self, ours: frozenset[str]):

@@ -1,8 +1,8 @@
-"""The forms of record keys in reports: as they are, as a code, or omitted.
+"""The forms of record keys in reports: unchanged, as a code, or omitted.
 
-A key may name a person. Equal keys have equal codes, and with the secret a key's code can be
-computed, to look for it. Without the secret a code can neither be reversed nor found by trying
-(HMAC, RFC 2104).
+A key may name a person. Equal keys have equal codes, and with the secret one can compute a key's
+code to search for it. Without the secret a code can neither be reversed nor found by trial (HMAC,
+RFC 2104).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BINARY = "base64:"
 """The prefix of a key that is not UTF-8, or that itself begins with a prefix."""
 
 CODE = "hmac:"
-"""The prefix of a key that must not be readable."""
+"""The prefix of a coded key."""
 
 CODE_BYTES = 16
 """Half of SHA-256: two of a billion keys share a code with a probability of 10^-21."""
@@ -28,9 +28,9 @@ KeyForm = Callable[[bytes | None], str | None]
 
 
 def key_form(mode: KeyMode, secret: bytes = b"") -> KeyForm:
-    """Return a function that gives the form of keys; equal keys have equal forms.
+    """Return a function from keys to their form; equal keys have equal forms.
 
-    Raise ValueError for hmac without a secret: the codes could then be found by trying.
+    Raises ValueError for hmac without a secret: the codes could then be found by trial.
     """
     if mode == "off":
         return lambda _key: None

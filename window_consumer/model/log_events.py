@@ -76,7 +76,7 @@ class LogEvent(StrEnum):
         "a lost partition returned; its finished records do not run again",
     )
     PARTITION_POSTPONED = "partition.postponed", "a partition cannot start or continue yet"
-    WHEEL_READ = "wheel.read", "what waits in wheels of the delay service was read from Kafka"
+    WHEEL_READ = "wheel.read", "the records in the delay service's wheels were read from Kafka"
     WHEEL_DISCARDED = (
         "wheel.discarded",
         "files of a wheel are damaged or of another version, and are read from Kafka again",
@@ -87,7 +87,7 @@ class LogEvent(StrEnum):
     )
     OFFSET_RESET = "offset.reset", "the position was outside the log; reading continues elsewhere"
     RECORDS_REJECTED = "records.rejected", "records beyond the log's end are not handled"
-    RECORDS_PASSED_OVER = "records.passed_over", "records came after later ones: a bug"
+    RECORDS_PASSED_OVER = "records.passed_over", "records arrived after later ones: a bug"
     TOPICS_CHANGED = "topics.changed", "a pattern matches other topics than before"
     TOPIC_RECREATED = "topic.recreated", "the topic has another id and is read from its beginning"
     TOPIC_AWAITED = "topic.awaited", "no topic matches the worker's patterns yet"
@@ -97,7 +97,7 @@ class LogEvent(StrEnum):
 
     # Commits
     COMMIT_REFUSED = ("commit.refused", "a commit was refused; the next one includes its content")
-    COMMIT_GIVEN_UP = "commit.given_up", "a commit was not taken and is not repeated"
+    COMMIT_GIVEN_UP = "commit.given_up", "a commit failed and is not repeated"
     COMMIT_SKIPPED = "commit.skipped", "the final commit was omitted: the topics cannot be checked"
     COMMIT_METADATA_IGNORED = (
         "commit_metadata.ignored",
@@ -130,18 +130,18 @@ class LogEvent(StrEnum):
     )
     RECORDS_LOST = "records.lost", "committed records had not ended: delivery is at_most_once"
     HEAD_BLOCKED = "head.blocked", "a start cell has made no progress for a while"
-    RETRY_SHORTENED = "retry.shortened", "RetryLater asked for more than the ladder can wait"
+    RETRY_SHORTENED = "retry.shortened", "RetryLater requested a longer wait than the ladder has"
     TTL_IGNORED = "ttl.ignored", "a time to live cannot be read; such records do not expire"
     BREAKER_CHANGED = "breaker.changed", "the circuit breaker opened, half opened or closed"
     NEW_FAILURE_KNOWN = "new_failure.known", "which failures of other versions are known"
-    NEW_FAILURE_FOUND = "new_failure.found", "a version fails as no other one did; see the runbook"
+    NEW_FAILURE_FOUND = "new_failure.found", "a version fails in a new way; see the runbook"
     NEW_FAILURE_ACCEPTED = "new_failure.accepted", "a user resumed a worker despite a new failure"
     PUSH_PAUSE = "push.pause", "a service asks for a pause; no call starts before its end"
     DELAY_TARGET_REFUSES = "delay.target_refuses", "records wait for a topic that accepts none"
     DELAY_TARGET_TAKES = "delay.target_takes", "that topic accepts records again"
     DELAY_CANCELLATIONS_UNREAD = (
         "delay.cancellations_unread",
-        "due records wait, as the topic of cancellations cannot be read",
+        "due records wait because the topic of cancellations cannot be read",
     )
     COPIES_HELD = "copies.held", "copies wait for the owner of their source's partition"
     COPY_REFUSED = "copy.refused", "a retry or dead-letter copy was refused and is retried"
@@ -156,7 +156,7 @@ class LogEvent(StrEnum):
     )
     PRODUCER_TOPIC_REFUSED = (
         "producer.topic_refused",
-        "the brokers refuse a topic's records; a client of their own sends them",
+        "the brokers refuse a topic's records; a separate client sends them",
     )
     SEND_CALLBACK_FAILED = "send_callback.failed", "a callback of a sent record raised"
 
@@ -199,11 +199,11 @@ class LogEvent(StrEnum):
     # Dead letters
     DLQ_LETTER_SHOWN = "dlq.letter_shown", "a user viewed a dead letter on the page"
     DLQ_JOB_STARTED = "dlq.job_started", "a user started a redrive or a purge on the page"
-    DLQ_JOB_ENDED = "dlq.job_ended", "it is done, stopped or failed"
+    DLQ_JOB_ENDED = "dlq.job_ended", "it ended: done, stopped or failed"
     DLQ_JOB_FAILED = "dlq.job_failed", "it failed: a bug"
 
     # Admin page, health, OpenTelemetry
-    ADMIN_STARTED = "admin.started", "where the admin page listens"
+    ADMIN_STARTED = "admin.started", "the address of the admin page"
     ADMIN_TOKEN_REFUSED = "admin.token_refused", "a client presented a wrong token"
     ADMIN_VALUE_SHOWN = "admin.value_shown", "a user viewed a record's value"
     ADMIN_PAUSE_REQUESTED = "admin.pause_requested", "a user requested a pause or resume"
@@ -211,20 +211,20 @@ class LogEvent(StrEnum):
         "admin.concurrency_requested",
         "a user requested another concurrency of a worker",
     )
-    ADMIN_BREAKER_DECIDED = "admin.breaker_decided", "a user decided what the breaker holds"
+    ADMIN_BREAKER_DECIDED = "admin.breaker_decided", "a user decided about a breaker's held records"
     ADMIN_RECORD_ENDED = "admin.record_ended", "a user requested to skip or dead-letter a record"
     ADMIN_FRAME_FAILED = "admin.frame_failed", "a frame could not be created: a bug"
     ADMIN_REQUEST_FAILED = "admin.request_failed", "a request failed: a bug"
     DEV_RECORD_SENT = "dev.record_sent", "a user sent a record with the form of `dev`"
-    SQS_STARTED = "sqs.started", "where clients of SQS call, and the queues"
+    SQS_STARTED = "sqs.started", "the address for SQS clients, and the queues"
     SQS_SIGNATURE_REFUSED = "sqs.signature_refused", "a client's signature is missing or wrong"
     SQS_ATTRIBUTES_IGNORED = (
         "sqs.attributes_ignored",
-        "a client creates a queue, which exists, with other attributes",
+        "a client creates an existing queue with other attributes",
     )
     SQS_REQUEST_FAILED = "sqs.request_failed", "a request of a client of SQS failed: a bug"
-    HEALTH_STARTED = "health.started", "where the health address listens"
-    HEALTH_SAMPLE_FAILED = "health.sample_failed", "a sample is missing; the next may be taken"
+    HEALTH_STARTED = "health.started", "the health address"
+    HEALTH_SAMPLE_FAILED = "health.sample_failed", "a sample is missing; the next one may succeed"
     OTEL_SETUP_FAILED = "otel.setup_failed", "OpenTelemetry is not set up"
     OTEL_SDK_MISSING = "otel.sdk_missing", "exports are configured, but the SDK is not installed"
     OTEL_PROPAGATORS_IGNORED = "otel.propagators_ignored", "a propagator is not installed"
@@ -247,11 +247,11 @@ class LogEvent(StrEnum):
     )
     ONCE_NOT_ENDED = (
         "once.not_ended",
-        "the transactions of abandoned calls could not be ended; they are tried again",
+        "the transactions of abandoned calls could not be ended; this is retried",
     )
     ONCE_WAITS = (
         "once.waits",
-        "calls came to nothing, as another transaction has the id or the database gave theirs up",
+        "calls had no effect: another transaction has the id, or the database gave theirs up",
     )
     ONCE_HOLDS_LOCK = (
         "once.holds_lock",
@@ -262,11 +262,11 @@ class LogEvent(StrEnum):
     OUTBOX_STOPPED = "outbox.stopped", "that relay has ended"
     OUTBOX_DATABASE_FAILED = (
         "outbox.database_failed",
-        "the database does not answer, or takes no changes; the relay tries again",
+        "the database does not answer, or accepts no changes; the relay retries",
     )
     OUTBOX_LANE_LOST = (
         "outbox.lane_lost",
-        "another relay sends in a lane of this one, which leaves it to that one",
+        "another relay sends in a lane of this one, which leaves the lane to it",
     )
     OUTBOX_RELAY_FAILED = (
         "outbox.relay_failed",
@@ -278,7 +278,7 @@ class LogEvent(StrEnum):
     )
     OUTBOX_NOT_CLEANED = (
         "outbox.not_cleaned",
-        "rows older than `outbox.keep` could not be deleted; they are tried again",
+        "rows older than `outbox.keep` could not be deleted; this is retried",
     )
     OUTBOX_ROWS_LOCKED = (
         "outbox.rows_locked",
@@ -296,18 +296,18 @@ class LogEvent(StrEnum):
         "outbox.topic_silent",
         "no broker answers for rows of a topic; they are sent again",
     )
-    OUTBOX_ROW_REFUSED = "outbox.row_refused", "Kafka refuses a row for good"
+    OUTBOX_ROW_REFUSED = "outbox.row_refused", "Kafka permanently refuses a row"
 
     # Schedules
-    SCHEDULES_OWNED = "schedules.owned", "this process sends the ticks of the schedules from now on"
+    SCHEDULES_OWNED = "schedules.owned", "this process now sends the ticks of the schedules"
     SCHEDULES_FAILED = (
         "schedules.failed",
-        "the schedules could not begin, or met an unexpected error; they are tried again",
+        "the schedules could not begin, or failed unexpectedly; they are retried",
     )
     SCHEDULE_NOT_SENT = "schedule.not_sent", "a tick of a schedule is not acked; it is sent again"
     SCHEDULE_TICKS_MISSED = (
         "schedule.ticks_missed",
-        "several ticks were due at once, or one was late, and `missed` leaves some out",
+        "several ticks were due at once, or one was late, and `missed` omits some",
     )
 
     # Spark

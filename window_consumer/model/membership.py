@@ -1,4 +1,4 @@
-"""Whether the group still counts on this member, for one assignment of one partition."""
+"""Whether this member still owns one assignment of one partition."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Self
 class MembershipProof:
     """Slots ask the poll thread whether the coordinator still accepts commits of this member.
 
-    A member that the group has thrown out may not know it. Its calls ask, the poll thread sends a
-    commit that it may have sent before, and only an accepted one is an answer. One object belongs
-    to one assignment, and two assignments never share one.
+    A member may not know that the group has removed it. Its calls ask, the poll thread sends a
+    commit, possibly a repeated one, and only an accepted commit is an answer. Each assignment has
+    its own object.
     """
 
     __slots__ = ("_asked", "_numbers", "_proven", "_sent", "is_over")
@@ -27,7 +27,7 @@ class MembershipProof:
     # ---- for any slot
 
     def ask(self) -> int:
-        """Ask for a proof that begins from now on; return the question's number."""
+        """Ask for a proof of ownership after this moment; return the question's number."""
         self._asked = number = next(self._numbers)
         return number
 
@@ -45,7 +45,7 @@ class MembershipProof:
         return self._asked > self._proven
 
     def sending(self) -> None:
-        """Record that a commit is made now."""
+        """Record that a commit is being sent."""
         self._sent = self._asked
 
     def accepted(self) -> None:
@@ -53,5 +53,5 @@ class MembershipProof:
         self._proven = self._sent
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        """Leave questions and answers behind: nobody answers in a child process."""
+        """Omit questions and answers: nobody answers in a child process."""
         return type(self), ()

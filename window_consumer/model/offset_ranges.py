@@ -35,7 +35,7 @@ def united(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def without(ranges: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> Ranges:
-    """Return the parts of ascending ranges outside the others, which must ascend too."""
+    """Return the parts of ascending ranges outside the others, which must also ascend."""
     return tuple(_without(ranges, list(others)))
 
 

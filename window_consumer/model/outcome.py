@@ -1,7 +1,7 @@
 """The outcomes of records: one row of a table for each.
 
-Everything that counts, shows, traces or audits outcomes reads the table when it is imported. A new
-outcome is a new row here, and the module that makes it.
+Modules that count, show, trace or audit outcomes read the table at import. A new outcome is a new
+row here, and the module that produces it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ class Outcome:
     """How a delivered record ended; ``OPEN`` says that it has not.
 
     Its number is a byte of a cell's state array, its step and its tier are strings on the wire:
-    none is ever used again for something else. ``OPEN`` must be 0: a search for a zero byte then
-    finds a run of open records.
+    never reuse them. ``OPEN`` must be 0, so that a search for a zero byte finds open records.
     """
 
     OPEN: ClassVar[Outcome]
@@ -43,7 +42,7 @@ class Outcome:
     name: str
     """Lowercase, as in a backfill's table."""
     words: str
-    """As people read it in the log, in ``top``, on the page, and in tests."""
+    """Its words in the log, in ``top``, on the page, and in tests."""
     cell_words: str = ""
     """As the state of a record in its cell; ``words`` if empty."""
     counter: str = ""
@@ -57,13 +56,13 @@ class Outcome:
     tier: str = ""
     """The tier in the message audit; empty if it is not counted there."""
     end: Literal["good", "moved", "bad"] = "good"
-    """Whether the record's journey ends well, goes on in another topic, or ends badly."""
+    """Whether the record's journey ends well, continues in another topic, or ends badly."""
     calls_handler: bool = True
     """Whether a handler was called for the record."""
     is_progress: bool = True
     """Whether it counts as work that this worker has finished, in its rate and its last line."""
     is_common: bool = False
-    """Whether figures show it even while there are none."""
+    """Whether figures show it even at zero."""
     is_beside_done: bool = False
     """Whether ``top`` and the page show its count beside the processed records."""
 
@@ -75,7 +74,7 @@ class Outcome:
         return f"<Outcome {self.name}>"
 
     def __reduce__(self) -> tuple[object, tuple[int]]:
-        """Return how another process finds the same row."""
+        """Pickle the row as a reference, so that another process finds its own."""
         return of_number, (self.number,)
 
 
@@ -88,7 +87,7 @@ _BY_NUMBER: Final[dict[int, Outcome]] = {}
 def add(row: Outcome) -> Outcome:
     """Add a row to the table; raise ValueError if its number or name is taken.
 
-    Others read the table when they are imported, so this comes first.
+    Call it before modules that read the table are imported.
     """
     if row.number in _BY_NUMBER or any(row.name == each.name for each in OUTCOMES):
         raise ValueError(f"the number or the name of {row!r} is taken")
@@ -173,8 +172,8 @@ Outcome.SKIPPED = add(
         words="skipped",
         counter="skipped",
         metric="records.skipped",
-        help="Records whose handler raised Skip, that are for none, with otherwise: skip, or that a"
-        " person skipped.",
+        help="Records whose handler raised Skip, that no handler takes, with otherwise: skip, or"
+        " that a person skipped.",
         step="skipped",
         tier="filtered",
     )
@@ -234,7 +233,7 @@ Outcome.ROTATED = add(
         counter="rotated",
         metric="records.rotated",
         help="Parked records whose copy at the end of the park topic was acked, to make room in a"
-        " window in which none might start.",
+        " window where no record could start.",
         tier="retried",
         end="moved",
         calls_handler=False,
@@ -317,7 +316,7 @@ Outcome.EARLIER = add(
 
 
 def counters(*, progress: bool = False) -> tuple[str, ...]:
-    """Return the names of the counters of outcomes, each once; on request only of progress."""
+    """Return the names of outcomes' counters, each once; optionally only those of progress."""
     rows = (row for row in OUTCOMES if row.counter and (row.is_progress or not progress))
     return tuple(dict.fromkeys(row.counter for row in rows))
 

@@ -1,4 +1,4 @@
-"""The results that a handler returns to have records produced, and what delays and cancels them."""
+"""The results of handlers that produce records, and their delays and cancellations."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ CANCEL_SUFFIX: Final = ".cancel"
 """Ends the name of the topic of cancellations, which begins with that of the delay service."""
 
 _CANCELLED: Final = b"cancelled"
-"""Any value does that is not empty: an empty one takes the cancellation back."""
+"""Any value that is not empty; an empty one revokes the cancellation."""
 
 HeaderPairs = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
 
 
 @frozen(init=False)
 class Produce:
-    """A record that is produced because a handler has returned it.
+    """A record for a handler to return, which the framework then produces.
 
     The handler's record is finished when the brokers have acknowledged this one. ``key``, ``value``
     and the values of ``headers`` are bytes, text (encoded as UTF-8) or None; ``timestamp`` is in
     milliseconds since 1970, by default the time of sending. Without ``partition`` the key decides,
     as in Java's producers. With ``delay`` (``30m``, seconds, a timedelta) or ``deliver_at`` (with a
-    time zone) it goes to the delay service, which delivers it to ``topic`` then, unless it is
-    cancelled by its ``id``, the header ``wc-id``. ``delay_topic`` is its ``delay.topic``.
+    time zone) it goes to the delay service, which delivers it to ``topic`` at that time, unless it
+    is cancelled by its ``id``, the header ``wc-id``. ``delay_topic`` is its ``delay.topic``.
 
-    Raise TypeError or ValueError for anything else, at construction: in the handler.
+    The constructor raises TypeError or ValueError for anything else.
     """
 
     topic: str
@@ -75,7 +75,7 @@ class Produce:
         timestamp: int | None = None,
         delay: Delay | None = None,
         deliver_at: datetime | None = None,
-        id: str | None = None,  # noqa: A002 - the word for it everywhere
+        id: str | None = None,  # noqa: A002 - the usual word
         delay_topic: str = DELAY_TOPIC,
     ):
         if not isinstance(topic, str):
@@ -102,7 +102,7 @@ class Produce:
         return size + sum(len(name) + len(value or b"") for name, value in self.headers)
 
     def __bool__(self) -> bool:
-        """Return True: a tombstone without a key is a record too."""
+        """Return True, because even a tombstone without a key is a record."""
         return True
 
 
@@ -115,7 +115,7 @@ def checked_delay_topic(delay_topic: str) -> str:
 
 
 def with_wishes(headers: HeaderPairs, ttl_s: float | None, tags: Tags) -> HeaderPairs:
-    """Return headers with those that ask consumers for something; a given one wins."""
+    """Return headers with requests to consumers added; a given header takes precedence."""
     if ttl_s is None and not tags:
         return headers
     pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
@@ -128,7 +128,7 @@ def with_wishes(headers: HeaderPairs, ttl_s: float | None, tags: Tags) -> Header
 
 
 def with_id(headers: HeaderPairs, record_id: str) -> HeaderPairs:
-    """Return headers with this ``wc-id``, in place of a given one; raises as ``checked_id``."""
+    """Return headers with this ``wc-id`` instead of a given one; raises like ``checked_id``."""
     pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
     return [*(pair for pair in pairs if pair[0] != names.ID), (names.ID, checked_id(record_id))]
 
@@ -156,7 +156,7 @@ def with_delivery(
 
 
 def milliseconds(deliver_at: datetime) -> int:
-    """Return ms since 1970, rounded up, since a delivery must not be early; past ones are 0.
+    """Return ms since 1970, rounded up, because a delivery must not be early; past times are 0.
 
     Raises ValueError without a time zone.
     """
@@ -185,7 +185,7 @@ def cancellation(
 
 
 def checked_id(record_id: str) -> bytes:
-    """Return an id as its header holds it; raise ValueError for one that is empty or too long."""
+    """Return an id as in its header; raises ValueError for an empty or too long one."""
     if not isinstance(record_id, str):
         raise TypeError(f"a record's id is a text, not {type(record_id).__name__}")
     found = record_id.encode()
@@ -201,10 +201,9 @@ def checked_id(record_id: str) -> bytes:
 def results_of(returned: object) -> tuple[Produce, ...]:
     """Return the records to produce in a handler's return value: one, or those of a list or tuple.
 
-    Other return values are ignored: ``lambda record: database.insert(record)`` is a handler. Raise
-    TypeError for a value that cannot be meant: a list with a Produce and something else, records in
-    a set, a dict or a list of lists, and generators, coroutines and the like, of which nothing has
-    run.
+    Other return values are ignored: ``lambda record: database.insert(record)`` is a handler. Raises
+    TypeError for obvious mistakes: a list with a Produce and something else, records in a set, a
+    dict or a list of lists, and generators, coroutines and the like, which have not run.
     """
     if isinstance(returned, Produce):
         return (returned,)

@@ -65,9 +65,9 @@ class TopicFacts:
 
 
 class Copy(NamedTuple):
-    """A record to write: the broker's ack decides about the original record.
+    """A record to write; the broker's ack finishes the original record.
 
-    A tuple, because one is created for each copied record, in a third of the time.
+    A tuple, which takes a third of the time to create, once for each copied record.
     """
 
     topic: str
@@ -84,7 +84,7 @@ CommitResults = Mapping[TopicPartition, CommitFailedError | None]
 
 
 class SourceListener(Protocol):
-    """What a Source reports to its owner, always on the owner's thread and inside ``poll``.
+    """Receives a Source's reports, always on the owner's thread and inside ``poll``.
 
     A Source ensures that a listener's exception does not pass through the client library, which
     would lose the batch it is about to return: ``poll`` raises it after the client has returned.
@@ -105,7 +105,7 @@ class SourceListener(Protocol):
     def on_committed(self, results: CommitResults) -> None:
         """Process the result of the last ``Source.commit`` of each partition.
 
-        A commit reported as failed may have been taken all the same.
+        A commit reported as failed may have succeeded nevertheless.
         """
 
     def on_out_of_range(self, name: TopicPartition) -> None:
@@ -115,7 +115,7 @@ class SourceListener(Protocol):
         """
 
     def on_error(self, error: WindowConsumerError) -> None:
-        """Handle an error from which the client tries to recover by itself."""
+        """Handle an error from which the client recovers by itself."""
 
 
 class Source(Protocol):
@@ -131,8 +131,8 @@ class Source(Protocol):
     def widen(self, counts: Mapping[str, int]) -> None:
         """Learn how many partitions the topics have now.
 
-        Without a group, the listener gets the new ones and loses those that are gone in a later
-        ``poll``. A member of a group ignores it: the group assigns partitions.
+        Without a group, a later ``poll`` gives the listener the new ones and removes deleted ones.
+        A member of a group ignores it: the group assigns partitions.
         """
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
@@ -161,18 +161,17 @@ class Source(Protocol):
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
         """Send commits and wait for the results; a missing answer is a failure.
 
-        No record is lost in that time; rebalances may be reported. The result is GivenUpError,
-        which is not retriable, for a partition released in that time whose commit was not taken
-        before.
+        No record is lost meanwhile; rebalances may be reported. The result is GivenUpError, which
+        is not retriable, for a partition released meanwhile whose commit had not succeeded before.
         """
 
     def member(self) -> object:
-        """Return what a transaction needs to know of this member, as of now."""
+        """Return the current data of this member for a transaction."""
 
     def committed(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Read what is committed; raise a WindowConsumerError on failure."""
+        """Read the commits; raise a WindowConsumerError on failure."""
 
     def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return how far each partition was read (exclusive), including markers without records.
@@ -245,7 +244,7 @@ class TransactionControl(Protocol):
     def begin(self) -> None:
         """Begin; the first transaction ends that of a dead process with the same id.
 
-        Raise BrokerUnavailableError where trying again can help, WorkerStoppedError otherwise.
+        Raise BrokerUnavailableError if a retry can help, WorkerStoppedError otherwise.
         """
 
     def commit(
@@ -253,13 +252,13 @@ class TransactionControl(Protocol):
     ) -> None:
         """Make everything written, and these commits, visible together.
 
-        Raise NotCommittedError where that is not certain: it is aborted then, or will be
-        before the next one begins. ``is_cancelled`` is asked before commits are sent. Raise
-        WorkerStoppedError where another process uses the same id.
+        Raise NotCommittedError if that is uncertain: the transaction is then aborted, or will be
+        before the next one begins. ``is_cancelled`` is called before commits are sent. Raise
+        WorkerStoppedError if another process uses the same id.
         """
 
     def abort(self) -> None:
-        """Make nothing of it visible."""
+        """Abort: nothing of it becomes visible."""
 
 
 class Clock(Protocol):

@@ -23,7 +23,7 @@ class TopicPartition(NamedTuple):
 
 
 class Message(Protocol):
-    """What a Source delivers: the part of confluent_kafka.Message that we use.
+    """A record as a Source delivers it: the part of confluent_kafka.Message that we use.
 
     ``len(message)`` is the size of the value in bytes and cheap. The client's stubs allow None for
     topic, partition and offset; a delivered record has them.
@@ -61,9 +61,9 @@ class AssignmentEpoch(NamedTuple):
     """An assignment of a partition, as calls know it."""
 
     epoch: int
-    """It grows with each assignment of the worker."""
+    """Grows with each assignment of the worker."""
     topic_hash: int
-    """The hash of the id of the topic where the records were delivered first."""
+    """The hash of the id of the topic of the records' first delivery."""
     membership: MembershipProof
 
 
@@ -80,11 +80,11 @@ class Effects(NamedTuple):
 
 
 OnStored = Callable[[Sequence["Record"], Sequence[Produce]], None]
-"""Gets the records of a committed call and what it put into the outbox, for the test kit."""
+"""Gets the records of a committed call and its outbox rows, for the test kit."""
 
 
 class Call:
-    """What a record shares with the others of its slice: attempt, state and cancellation."""
+    """Shared by the records of a slice: attempt, state and cancellation."""
 
     __slots__ = (
         "assignment",
@@ -110,18 +110,18 @@ class Call:
         self.before = before
         """Returns how often a handler was called for a record in other topics of the ladder."""
         self.whose: Any = None
-        """Which log lines belong to it, see ``runtime.context``."""
+        """The worker and handler for log lines, see ``runtime.context``."""
         self.cancelled = False
         self.owes = False
-        """A handler within middleware has returned records to produce."""
+        """Whether a handler within middleware has returned records to produce."""
         self.uncalled = 0
-        """Those of the attempts for which no handler was called."""
+        """The number of attempts without a handler's call."""
         self.assignment = NO_ASSIGNMENT
-        """The one that its records belong to."""
+        """The assignment of its records."""
         self.effects: Effects | None = None
-        """What the layer of ``once`` gives the call that runs."""
+        """Set by the layer of ``once`` for the running call."""
         self.on_stored: OnStored | None = None
-        """Gets what a call with ``once`` has put into its outbox, after the commit."""
+        """Called after the commit with the outbox rows of a call with ``once``."""
 
     def number_of(self, message: Message) -> int:
         """Return the number of this call for a record, from 1, including calls in retry topics."""
@@ -226,14 +226,14 @@ class Record:
 
     @property
     def state(self) -> Any:
-        """What the application's lifespan yielded; None without a lifespan."""
+        """The value that the application's lifespan yielded; None without a lifespan."""
         return self._call.state
 
     @property
     def session(self) -> Any:
-        """The SQLAlchemy session of the call's transaction, of a handler with ``once``.
+        """The SQLAlchemy session of the call's transaction, in a handler with ``once``.
 
-        The framework commits it when the handler returns. It belongs to this call alone. Raises
+        The framework commits it when the handler returns. Only this call may use it. Raises
         UsageError elsewhere.
         """
         return self._effects.session
@@ -242,8 +242,8 @@ class Record:
     def fence(self) -> int:
         """A number that grows with each assignment of the partition, with ``once(fenced=True)``.
 
-        For conditional writes elsewhere: refuse those with a smaller number than was seen before.
-        Raises UsageError elsewhere.
+        For conditional writes to other systems: refuse a number smaller than the last one seen.
+        Raises UsageError in other handlers.
         """
         fence = self._effects.fence
         if fence is None:
@@ -266,7 +266,7 @@ class Record:
 
         The partition was lost, the call exceeded its time during a stop or a rebalance, or it was
         abandoned because it had not returned for ``stall.after``. A long handler should check this
-        now and then, and return.
+        from time to time, and return.
         """
         return self._call.cancelled
 

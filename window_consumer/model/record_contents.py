@@ -43,7 +43,7 @@ def content_of(
     if data is None:
         return None
     is_large = most_json is not None and len(data) > most_json
-    # Also if nothing of it is shown: other texts may quote what is hidden in it.
+    # Even if nothing of it is shown, because other texts may quote its hidden parts.
     shown = _beginning(data[:most_json], mask) if is_large else _decoded(data, mask)
     if mask.hides(part):
         shown = {"form": "hidden", "why": WHOLE}
@@ -53,7 +53,7 @@ def content_of(
 
 
 def search_hidden(value: bytes | None, mask: FieldMask, most_json: int) -> bool:
-    """Collect what a mask hides in a value, for texts that quote it; False if that is too much."""
+    """Collect the hidden parts of a value, for texts that quote them; False if too much."""
     if value is None:
         return True
     if len(value) > most_json:
@@ -63,9 +63,9 @@ def search_hidden(value: bytes | None, mask: FieldMask, most_json: int) -> bool:
 
 
 def hide_record(message: Message, mask: FieldMask, most_json: int) -> bool:
-    """Collect all that a mask hides in a record; False if that is too much to search for.
+    """Collect the hidden parts of a record; False if that is too much to search for.
 
-    No word may be shown of parts that are not JSON, in which no fields can be found: see
+    Parts that are not JSON have no recognisable fields, so all of their words are hidden: see
     ``FieldMask.error_text``.
     """
     parts: tuple[tuple[Part, bytes | None], ...] = (

@@ -14,7 +14,7 @@ from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
 
 MAX_ID_BYTES = 300
-"""An index of a database takes that, and no id that people make is longer."""
+"""Fits in a database index, and is longer than any realistic id."""
 
 Pairs = Sequence[tuple[str, bytes | None]]
 
@@ -33,7 +33,7 @@ class RecordOrigin(NamedTuple):
 def given_id(headers: Pairs | None) -> bytes | None:
     """Return the id that a record carries: its last ``wc-id``; None if missing or empty.
 
-    On a copy the framework wrote it, on any other record its producer.
+    The framework wrote it on a copy, the producer on any other record.
     """
     return dict(headers or ()).get(names.ID) or None
 
@@ -54,7 +54,7 @@ def origin_in(headers: Mapping[str, bytes | None]) -> RecordOrigin | None:
 def id_text(record_id: bytes) -> str:
     r"""Return an id as text: ``sha256:`` and its digest if it is long or holds a NUL.
 
-    Databases and headers take it as it is. What is not UTF-8 becomes ``\xff``, so that two ids
+    Databases and headers accept it unchanged. Bytes outside UTF-8 become ``\xff``, so that two ids
     still differ.
     """
     if len(record_id) > MAX_ID_BYTES or b"\x00" in record_id:

@@ -1,4 +1,4 @@
-"""Removes from displayed texts what must not appear there: secrets and terminal commands."""
+"""Removes secrets and terminal escapes from displayed texts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 MASKED: Final = "***"
 
 _MANY: Final = 256
-"""From this many searches of 0.1 us each on, one pass over a text of some hundred letters is
-quicker."""
+"""From this many searches (0.1 us each), one pass over a text of a few hundred letters is faster.
+"""
 
 _BEGINNING: Final = 4
 

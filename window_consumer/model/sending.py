@@ -1,4 +1,4 @@
-"""Interfaces that report the records a producer sends, and their results."""
+"""Interfaces for watching the records that a producer sends, and their results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SendWatcher(Protocol):
         """
 
     def acked(self, token: Any, partition: int, offset: int) -> None:
-        """Called when the broker has the record; ``token`` is what ``sent`` returned for it."""
+        """Called when the broker has the record; ``token`` is the result of ``sent``."""
 
     def failed(self, token: Any, error: BufferError | WindowConsumerError) -> None:
         """Called when the record was not acked.
@@ -35,7 +35,7 @@ class SendWatcher(Protocol):
 
 
 class SendTrace(Protocol):
-    """Receives the headers as well; otherwise like a SendWatcher."""
+    """Like a SendWatcher, but also receives the headers."""
 
     def began(
         self,
@@ -54,11 +54,11 @@ class SendTrace(Protocol):
 
 
 class OpenTrace(Protocol):
-    """The trace of one producer, whose events are on their way until it is closed."""
+    """The trace of one producer; ``close`` writes its last events."""
 
     sends: SendTrace
     parent: Callable[[], str | None]
-    """Gives the traceparent of what runs now."""
+    """Returns the traceparent of the running code."""
 
     @property
     def dropped(self) -> int:

@@ -1,4 +1,4 @@
-"""What an application is before it runs: its definition, its plan, its topics.
+"""An application before it runs: its definition, its plan, its topics.
 
-Features and ``app`` build on it. It knows neither.
+Features and ``app`` build on this package, which imports neither.
 """

@@ -43,8 +43,8 @@ class PlannedWorker:
     consumer: Mapping[str, Any]
     producer: Mapping[str, Any]
     admin: Mapping[str, Any]
-    """The user's Kafka properties of each client; a built-in worker's consumer has its levels in
-    its client id."""
+    """The user's Kafka properties of each client; the client id of a built-in worker's consumer
+    contains its levels."""
 
     @property
     def name(self) -> str:
@@ -100,7 +100,7 @@ class PlannedWorker:
     def pool(self) -> PoolKind:
         """The kind of pool that runs its calls."""
         kind = kind_for(self.config.pool, coroutines=self.is_async)
-        assert kind is not None  # else ``planned_routes`` has refused it
+        assert kind is not None  # ``planned_routes`` refuses any other
         return kind
 
     @property
@@ -125,7 +125,7 @@ class PlannedWorker:
 
     @property
     def handler_names(self) -> str:
-        """The names of its handlers, for headers that can only name all of them."""
+        """The names of its handlers, joined, for headers."""
         return ",".join(route.handler.name for route in self.routes)
 
     @property

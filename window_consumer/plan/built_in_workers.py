@@ -1,7 +1,7 @@
-"""What is required of built-in workers beyond what all workers need.
+"""Requirements of built-in workers beyond those of all workers.
 
-Features add them: users choose neither the names of their topics nor their ladder. The members of a
-group must have the same levels, and the source must keep its records.
+Features add these workers: users choose neither the names of their topics nor their ladder. All
+members of a group must have the same levels, and the source must keep its records.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ DELAY: Final = "delay"
 _CLIENT_ID: Final = "client.id"
 
 _DIGITS: Final = 8
-"""Of the hash of the levels: two settings that differ are distinguished, and the id stays short."""
+"""Characters of the levels' hash: enough to tell settings apart, and the id stays short."""
 
 _LEVELS: Final = re.compile(rf".*-levels-([0-9a-f]{{{_DIGITS}}})", re.DOTALL)
 
 
 def with_levels(worker: WorkerConfig, consumer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return consumer properties whose client id tells a built-in worker's levels.
+    """Return consumer properties with a built-in worker's levels in the client id.
 
-    So other members of the group see them. Those of any other worker stay as they are.
+    This shows them to other members of the group. Other workers' properties are unchanged.
     """
     if worker.own_topics is None:
         return dict(consumer)
@@ -45,8 +45,8 @@ def _hash_of(worker: WorkerConfig) -> str:
 def check_levels(worker: WorkerConfig, group: ConsumerGroup, where: str) -> None:
     """Raise ConfigError, which names them, if members of the group have other levels.
 
-    A member would wait for the partitions of levels that another one does not read. Members that
-    do not tell their levels count as having the same. ``where`` is for the message.
+    A member would wait for the partitions of levels that another one does not read. Members whose
+    client id shows no levels count as having the same. ``where`` is for the message.
     """
     if worker.own_topics is None:
         return
@@ -69,11 +69,11 @@ def check_levels(worker: WorkerConfig, group: ConsumerGroup, where: str) -> None
 def check_source(worker: WorkerConfig, topic: str, settings: Mapping[str, str], where: str) -> None:
     """Raise ConfigError if a topic is compacted, which deletes records that are still needed.
 
-    ``settings`` are those of the topic; without any, nothing is known, and it passes.
+    ``settings`` are those of the topic; an unknown topic passes.
     """
     if "compact" in settings.get("cleanup.policy", ""):
         raise ConfigError(
-            f"{where}: workers.{worker.name}: {topic} is compacted: of records with the same key"
-            " Kafka would keep only the newest, and the others would never be delivered: set its"
-            " cleanup.policy to delete, or choose another topic"
+            f"{where}: workers.{worker.name}: {topic} is compacted: Kafka would keep only the"
+            " newest record of each key and never deliver the others: set its cleanup.policy to"
+            " delete, or choose another topic"
         )

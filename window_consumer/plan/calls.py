@@ -1,4 +1,4 @@
-"""What a slot calls: a worker's handlers within their layers."""
+"""The callable of a slot: a worker's handlers within their layers."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def refuse_layers(workers: Iterable[PlannedWorker], middleware: Sequence[Middlew
 
 
 def call_of(worker: PlannedWorker, layers: Iterable[CallLayer], tools: CallTools) -> Called:
-    """Return what to call for each record or batch of a worker: its handlers within ``layers``.
+    """Return the callable for each record or batch of a worker: its handlers within ``layers``.
 
-    If no layer has anything to do, it is the function of the only handler.
+    Without any active layer, it is the function of the only handler.
     """
     ordered, form = in_order(layers), worker.form
     outer = [layer for layer in ordered if layer.place < LayerPlace.ROUTES]

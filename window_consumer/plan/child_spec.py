@@ -1,4 +1,4 @@
-"""How child processes make a worker's handler: plain values, and the application by name.
+"""How child processes build a worker's handler: from plain values and the application's name.
 
 A child imports the application as the parent did and finds the handlers in it. The configuration
 comes from the parent, because the file may have changed before a child is replaced.
@@ -41,7 +41,7 @@ from window_consumer.runtime.pools.processes.child_main import ChildTools
 
 @frozen
 class ChildSpec:
-    """A worker's handler for a child process to make. Pickled; called in the child."""
+    """How to build a worker's handler in a child process. Pickled; called in the child."""
 
     application: str
     """``module:attribute``."""
@@ -55,10 +55,10 @@ class ChildSpec:
     surroundings: tuple[str, ...]
     """Lifespan and middleware by name; the child must have the same."""
     layers: tuple[ChildLayer, ...] = ()
-    """The layers that the child makes beside those of the application."""
+    """The layers that the child adds to those of the application."""
 
     def within(self, layers: Iterable[CallLayer]) -> ChildSpec:
-        """Return the same with the parts of these layers that belong in child processes."""
+        """Return a copy with the parts of these layers that belong in child processes."""
         found = [layer.in_children for layer in layers]
         return evolve(self, layers=tuple(each for each in found if each is not None))
 
@@ -74,7 +74,7 @@ class ChildSpec:
         if app.surroundings != self.surroundings:
             raise UsageError(
                 f"{self.application} has {_listed(app.surroundings)} as lifespan and middleware"
-                f" when a child process imports it, and {_listed(self.surroundings)} in its parent:"
+                f" when a child process imports it, but {_listed(self.surroundings)} in its parent:"
                 " register them while the module is imported, in every process"
             )
         routes = [
@@ -128,7 +128,7 @@ def child_spec_of(app: AppDefinition, plan: AppPlan, worker: PlannedWorker) -> C
         if isinstance(route.when, Condition) and route.handler.name in worker.config.routes
     }
     where = import_path(app, plan, worker)
-    # Omit what only the parent needs: passwords, and classes that cannot be pickled.
+    # Only the parent needs these: passwords, and classes that cannot be pickled.
     config = evolve(worker.config, kafka=KafkaConfig(), retry=RetryConfig(), routes={})
     return ChildSpec(
         where,
@@ -143,9 +143,9 @@ def child_spec_of(app: AppDefinition, plan: AppPlan, worker: PlannedWorker) -> C
 
 
 def import_path(app: AppDefinition, plan: AppPlan, worker: PlannedWorker) -> str:
-    """Return ``module:attribute`` by which a child process finds the application.
+    """Return the ``module:attribute`` where a child process finds the application.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
     modules = dict.fromkeys(
         [*(route.handler.function.__module__ for route in worker.routes), *sys.modules]
@@ -167,11 +167,11 @@ def _why_not(app: AppDefinition, worker: PlannedWorker) -> str:
     if next(_names_of(app, "__main__"), None) is not None:
         return (
             f"the application {app.name!r} is defined in the program itself ({where}), which child"
-            " processes do not run again: put it into a module of its own, import it, and start it"
-            " from here"
+            " processes do not run again: move it to its own module, import it, and start it from"
+            " here"
         )
     return (
-        f"the application {app.name!r} ({where}) is not an attribute of any module, so that child"
+        f"the application {app.name!r} ({where}) is not an attribute of any module, so child"
         " processes cannot import it: assign it at the top of a module, as in app = App(...), not"
         " within a function"
     )

@@ -1,4 +1,4 @@
-"""What runs beside the workers, with the settings of one worker: clients, and targets of copies."""
+"""Clients with the settings of one worker, and targets of copies, for use beside the workers."""
 
 from __future__ import annotations
 
@@ -85,19 +85,19 @@ class CopyTarget:
     """The consumer group whose records are called again."""
     topic: str
     becomes: Literal["redriven", "replayed"]
-    """What the trace and the audit call the copies."""
+    """The name of the copies in the trace and the audit."""
     transactional: bool = False
 
 
 def check_tokens(properties: Mapping[str, Any], oauth_token: OauthToken | None, where: str) -> None:
-    """Raise ConfigError where a client would request tokens that nothing supplies.
+    """Raise ConfigError if a client would need tokens that nothing supplies.
 
-    Such a client waits without an explanation. ``where`` is for the message.
+    Such a client would wait without an explanation. ``where`` is for the message.
     """
     if oauth_token is None and uses_tokens(properties):
         raise ConfigError(
-            f"{where}: kafka: sasl.mechanism is OAUTHBEARER and nothing supplies tokens: name the"
-            " application, whose @app.oauth_token does, or write kafka.login (see docs/login.md)"
+            f"{where}: kafka: sasl.mechanism is OAUTHBEARER, but nothing supplies tokens: name the"
+            " application with @app.oauth_token, or write kafka.login (see docs/login.md)"
         )
 
 

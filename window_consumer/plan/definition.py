@@ -1,4 +1,4 @@
-"""The definition of an application: what its decorators have collected, and how it is called."""
+"""The definition of an application: the functions that its decorators collect, and their calls."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class AppDefinition:
     ) -> AppPlan:
         """Check everything that can be checked without a cluster; raise ConfigError.
 
-        ``for_cluster`` also requires the brokers' addresses, which a test or a simulation does not
-        need. Raises UsageError if a layer, such as middleware, cannot surround its handlers.
+        ``for_cluster`` also requires the brokers' addresses; tests and simulations need none.
+        Raises UsageError if a layer, such as middleware, cannot surround its handlers.
         """
         plan = make_plan(
             config=Path(config),
@@ -115,9 +115,9 @@ class AppDefinition:
     def calls_of(
         self, worker: PlannedWorker, tools: CallTools, layers: Sequence[CallLayer] = ()
     ) -> Called:
-        """Return what a slot calls: a worker's handlers within the application's layers and these.
+        """Return the callable of a slot: handlers within the application's layers and these.
 
-        It needs no whole plan, because child processes have none.
+        It does not need a plan, which child processes lack.
         """
         return call_of(worker, [*layers_of(worker, self._middleware), *layers], tools)
 

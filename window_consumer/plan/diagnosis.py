@@ -1,4 +1,4 @@
-"""What ``doctor`` finds: likely causes of lag, and their kinds."""
+"""The findings of ``doctor``: likely causes of lag, and their kinds."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Diagnosis:
     well: tuple[str, ...] = ()
     """A sentence for each observed worker without a problem."""
     notes: tuple[str, ...] = ()
-    """What could not be queried, and why."""
+    """Failed queries, with the reasons."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values; the names of causes and fields are stable."""

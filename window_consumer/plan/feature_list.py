@@ -52,7 +52,7 @@ class RunningFeatures:
 
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
-        """Run what begins once the cluster has answered."""
+        """Enter the parts that begin once the cluster has answered."""
         with ExitStack() as stack:
             for running in self.each:
                 stack.enter_context(running.beside(prepared))
@@ -64,23 +64,23 @@ class RunningFeatures:
         return tuple(observer for observer in found if observer is not None)
 
     def layers_of(self, worker: PreparedWorker) -> list[CallLayer]:
-        """Return what surrounds a worker's calls, beside the layers of the application."""
+        """Return the layers around a worker's calls, besides those of the application."""
         return [layer for running in self.each for layer in running.layers_of(worker)]
 
     def turn_rules_of(self, worker: PreparedWorker) -> tuple[TurnRule, ...]:
-        """Return what says which of a worker's records are not called at their turn."""
+        """Return the rules that keep records of a worker from being called at their turn."""
         return tuple(rule for running in self.each for rule in running.turn_rules_of(worker))
 
     def pause_rules_of(self, worker: PreparedWorker) -> tuple[PauseRule, ...]:
-        """Return what may pause a worker until a user resumes it."""
+        """Return the rules that may pause a worker until a user resumes it."""
         return tuple(rule for running in self.each for rule in running.pause_rules_of(worker))
 
     def preparations_of(self, worker: PreparedWorker) -> tuple[PartitionPreparation, ...]:
-        """Return what must be ready before a partition of a worker starts."""
+        """Return the preparations that a partition of a worker needs before it starts."""
         return tuple(each for running in self.each for each in running.preparations_of(worker))
 
     def guarantee_of(self, worker: PreparedWorker) -> MakeGuarantee | None:
-        """Return what makes a worker's delivery guarantee; None for at least once."""
+        """Return the factory of a worker's delivery guarantee; None for at least once."""
         found = (running.guarantee_of(worker) for running in self.each)
         return next((make for make in found if make is not None), None)
 
@@ -91,11 +91,11 @@ class RunningFeatures:
         return sink
 
     def sends_on_time(self, worker: PreparedWorker) -> bool:
-        """Return whether a worker's first copy must not wait until its producer has connected."""
+        """Return whether a worker needs a connected producer before its first copy."""
         return any(running.sends_on_time(worker) for running in self.each)
 
     def feature_sink(self, sender: str, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
-        """Return the sink of what a feature sends beside a worker, around ``sink``."""
+        """Return the sink for records that a feature sends beside a worker, around ``sink``."""
         for running in self.each:
             sink = running.feature_sink(sender, worker, sink, clock)
         return sink
@@ -126,7 +126,7 @@ def _figures(found: Iterator[object | None]) -> FeatureFigures:
 
 @frozen(slots=False)
 class FeatureList:
-    """All features. They are imported when one of them is needed first."""
+    """All features, imported on first use."""
 
     paths: tuple[str, ...] = ()
     """Each feature's ``module:attribute``, the attribute being a subclass of ``Feature``."""
@@ -167,14 +167,14 @@ class FeatureList:
     def handlers_of(
         self, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
     ) -> Mapping[str, HandlerSpec]:
-        """Return those handlers that a worker has, as it calls them; raises InvalidError."""
+        """Return the handlers of a worker as it calls them; raises InvalidError."""
         found: Mapping[str, HandlerSpec] = {name: handlers[name] for name in worker.handlers}
         for each in self.each:
             found = each.handlers_of(worker, found)
         return found
 
     def refuse(self, plan: AppPlan) -> None:
-        """Raise a UsageError for what no start could use."""
+        """Raise a UsageError for anything that would prevent a start."""
         for each in self.each:
             each.refuse(plan)
 
@@ -188,12 +188,12 @@ class FeatureList:
         return tuple(warning for each in self.each for warning in each.warnings(plan))
 
     def bounds(self, plan: AppPlan, rate: float | None) -> dict[str, Sequence[CheckFindings]]:
-        """Return what the configuration implies, by feature."""
+        """Return the bounds that the configuration implies, by feature."""
         found = ((each.name, each.bounds(plan, rate)) for each in self.each)
         return {name: bounds for name, bounds in found if bounds}
 
     def outlook(self, config: Config, now_ms: float) -> dict[str, Sequence[CheckFindings]]:
-        """Return what will happen by itself, by feature."""
+        """Return upcoming events, by feature."""
         found = ((each.name, each.outlook(config, now_ms)) for each in self.each)
         return {name: outlook for name, outlook in found if outlook is not None}
 
@@ -203,11 +203,11 @@ class FeatureList:
             yield from each.event_topics(config)
 
     def state_topics(self, config: Config) -> list[StateTopic]:
-        """Return the topics in which features keep what the members of a group share."""
+        """Return the topics with state that the members of a group share."""
         return [topic for each in self.each for topic in each.state_topics(config)]
 
     def rights(self, config: Config) -> list[AclRule]:
-        """Return what features need on the cluster, beside their topics for events."""
+        """Return the rights that features need on the cluster, except for their event topics."""
         return [right for each in self.each for right in each.rights(config)]
 
     def readiness_address(self, config: Config) -> ListenAddress | None:
@@ -234,7 +234,7 @@ class FeatureList:
         replica: ReplicaIdentity | None,
         oauth_token: OauthToken | None,
     ) -> Iterator[RunningFeatures]:
-        """Run what begins before the cluster is asked."""
+        """Enter the parts that begin before the first request to the cluster."""
         running = RunningFeatures()
         labels = {} if replica is None else {"process": replica.number}
         running.workers = MeasuredWorkers(labels, running.figures, running.figures_of)
@@ -261,7 +261,7 @@ class FeatureList:
     def beside_replicas(
         self, plan: AppPlan, sockets: Mapping[str, ReplicaSockets], oauth_token: OauthToken | None
     ) -> Iterator[Callable[[str], None]]:
-        """Run what a supervisor of replicas has; yield what to call when a replica has ended."""
+        """Enter the parts for a supervisor of replicas; yield the callback for an ended replica."""
         ended: list[Callable[[str], None]] = []
         pages = partial(self.pages, plan.loaded, oauth_token)
         with ExitStack() as stack:

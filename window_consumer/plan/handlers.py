@@ -1,4 +1,4 @@
-"""What decorators collect: handlers with defaults and routes, middleware, the lifespan."""
+"""Decorated functions: handlers with defaults and routes, middleware, the lifespan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ When = Condition | Callable[[Record], object]
 
 
 class Transactional(Protocol):
-    """``Once``, as far as the application knows it: SQLAlchemy need not be there."""
+    """The interface of ``Once`` that the application needs, without importing SQLAlchemy."""
 
     def layer_of(
         self,
@@ -38,13 +38,13 @@ class Transactional(Protocol):
         *,
         has_children: bool,
     ) -> CallLayer:
-        """Return the layer of transactions around those handlers of a worker that have it.
+        """Return the layer of transactions around those handlers of a worker that use it.
 
-        ``shared`` is the same for all layers of a worker.
+        All layers of a worker get the same ``shared``.
         """
 
     def keep_s(self, worker: WorkerConfig) -> float:
-        """Return for how long the database remembers an id."""
+        """Return how long the database remembers an id."""
 
     def close_loops(self) -> None:
         """Close the connections of further event loops, once these have ended."""
@@ -65,9 +65,9 @@ class HandlerSpec:
     once: Transactional | None = None
     """Calls run in its transactions."""
     rule_of: Callable[[TargetOf], TurnRule] | None = None
-    """Makes the rule for the records of a built-in worker."""
+    """Creates the rule for the records of a built-in worker."""
     made_with: Callable[[CallTools], Called] | None = None
-    """Makes what is called instead of ``function``, in the same form, for each worker."""
+    """Creates a replacement of ``function`` for each worker, with the same signature."""
 
     @property
     def is_batch(self) -> bool:
@@ -81,7 +81,7 @@ class HandlerSpec:
 
     @property
     def call(self) -> Handler:
-        """A callable of a record alone: the function itself if it takes nothing else.
+        """A callable that takes only a record: the function itself if it takes nothing else.
 
         For a batch handler, the record goes into a list of one.
         """
@@ -100,9 +100,9 @@ class HandlerSpec:
 
 
 def is_async(function: object) -> bool:
-    """Return whether calling it makes a coroutine, or most likely does: what it wraps is one."""
+    """Return whether a call returns a coroutine, judging also by the function that it wraps."""
     bare: Any = inspect.unwrap(function) if callable(function) else function
-    call = getattr(type(bare), "__call__", None)  # noqa: B004 - not whether, but which one
+    call = getattr(type(bare), "__call__", None)  # noqa: B004 - the method itself is needed
     return any(inspect.iscoroutinefunction(each) for each in (function, bare, call))
 
 
@@ -117,8 +117,8 @@ def checked_topics(topics: Sequence[object], what: str) -> list[str]:
                 f' {what}("orders"), or {what}() where the configuration names the topics'
             )
         raise UsageError(
-            f'{what}: topics are texts, one after another, as in {what}("orders", "refunds");'
-            f" {topic!r} is none"
+            f'{what}: topics are separate texts, as in {what}("orders", "refunds");'
+            f" {topic!r} is not one"
         )
     return [str(topic) for topic in topics]
 
@@ -134,14 +134,14 @@ def name_of(function: object, what: str) -> str:
     """Return the name that a function gives its handler; UsageError for an unnamed callable."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str):
-        raise UsageError(f"{what}: {function!r} has no name of its own; give it one with name=...")
+        raise UsageError(f"{what}: {function!r} has no name; give it one with name=...")
     return name
 
 
 def checked(function: F, what: str, *, may_be_async: bool = True) -> F:
     """Return a function that can be called or awaited; raise UsageError for others.
 
-    A call of a generator function only makes an object: the record would count as done although
+    Calling a generator function only creates an object: the record would count as done although
     nothing ran.
     """
     if not callable(function):
@@ -149,7 +149,7 @@ def checked(function: F, what: str, *, may_be_async: bool = True) -> F:
     bare = inspect.unwrap(function)
     if is_async(function) and not may_be_async:
         raise UsageError(
-            f"{what}: {qualname_of(function)} is an async function; this one has to be a plain one"
+            f"{what}: {qualname_of(function)} is an async function; a plain function is needed"
         )
     if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
         raise UsageError(
@@ -167,8 +167,8 @@ def refuse_unbound_method(function: Callable[..., object], what: str) -> None:
     around = qualname_of(function).rpartition(".")[0]
     if first in _OBJECTS and around and not around.endswith("<locals>"):
         raise UsageError(
-            f"{place_of(function)}: {what}: {qualname_of(function)} is a method, and nothing gives"
-            f" it its {first!r}: decorate a function, or register the method of an object, as in"
+            f"{place_of(function)}: {what}: {qualname_of(function)} is a method without an object"
+            f" for its {first!r}: decorate a function, or register the method of an object, as in"
             ' app.handler("orders")(shop.charge)'
         )
 
@@ -184,7 +184,7 @@ def expect_arguments(function: Callable[..., object], what: str, *names: str) ->
     except TypeError:
         raise UsageError(
             f"{place_of(function)}: {what}: {qualname_of(function)} is called with"
-            f" ({', '.join(names)}), and takes {signature!s}"
+            f" ({', '.join(names)}), but takes {signature!s}"
         ) from None
 
 
@@ -206,11 +206,11 @@ def checked_condition(when: object, what: str) -> When:
     if isinstance(when, str):
         raise UsageError(
             f"{what}: when={when!r} is a text: write header('x') == 'y' without quotes around it,"
-            " or write the text into the configuration, below routes"
+            " or write the text in the configuration, below routes"
         )
     if not callable(when):
         raise UsageError(
-            f"{what}: when={when!r} is no condition: it has to be one such as header('x') == 'y',"
+            f"{what}: when={when!r} is not a condition: write one such as header('x') == 'y',"
             " or a function of the record"
         )
     function = checked(when, f"{what}, when", may_be_async=False)
@@ -219,7 +219,7 @@ def checked_condition(when: object, what: str) -> When:
 
 
 def qualname_of(function: Callable[..., Any]) -> str:
-    """Return a function's name with those around it, for messages."""
+    """Return a function's qualified name, for messages."""
     return getattr(function, "__qualname__", repr(function))
 
 
@@ -255,8 +255,8 @@ def planned_routes(
             where = loaded.where(("workers", worker.name, "handler"))
             raise ConfigError(
                 f"{where}: workers.{worker.name}.handler: {later.handler.name} is never called:"
-                f" {route.handler.name} before it takes every record; put that last, or give it"
-                " a condition, by when= or below routes"
+                f" {route.handler.name} before it takes every record; list that one last, or give"
+                " it a condition, with when= or below routes"
             )
     kinds = {route.handler.is_async: route.handler.name for route in routes}
     if len(kinds) > 1:
@@ -264,14 +264,14 @@ def planned_routes(
         raise ConfigError(
             f"{where}: workers.{worker.name}.handler: {kinds[True]} is a coroutine and"
             f" {kinds[False]} a plain function: one worker runs its handlers either on an event"
-            " loop or on threads; write them alike, or give each kind a worker of its own"
+            " loop or on threads; write both the same way, or give each kind its own worker"
         )
     first = routes[0].handler
     if kind_for(worker.pool, coroutines=first.is_async) is None:
         where = loaded.where(("workers", worker.name, "pool"))
         raise ConfigError(
-            f"{where}: workers.{worker.name}.pool is {worker.pool}, and {first.name} is a"
-            " coroutine, which runs on an event loop: write it as a plain function, or leave pool"
-            " out"
+            f"{where}: workers.{worker.name}.pool is {worker.pool}, but {first.name} is a"
+            " coroutine, which runs on an event loop: write it as a plain function, or remove"
+            " pool"
         )
     return tuple(routes)

@@ -43,7 +43,7 @@ def kafka_problems(loaded: LoadedConfig, worker: PlannedWorker) -> Iterator[str]
 
 
 _ADDRESS = re.compile(r"(\w+://)?(\[[\da-fA-F:.%]+\]|[^\s:/\[\]]+)(:0*[1-9]\d{0,4})?")
-"""What librdkafka accepts as a broker address; the port defaults to 9092."""
+"""A broker address as librdkafka accepts it; the port defaults to 9092."""
 
 
 def missing_brokers(loaded: LoadedConfig, worker: PlannedWorker) -> Iterator[str]:
@@ -81,7 +81,7 @@ def _refused(
         where = _where_kafka(loaded, worker, kind, refusal.key)
         hint = ""
         if refusal.key is not None and names_a_file(refusal.key):
-            hint = f" ({conf.get(refusal.key)} is there: has it the right kind of content?)"
+            hint = f" ({conf.get(refusal.key)} exists: is its content of the right kind?)"
         hint = hint or probably_meant(refusal.text, refusal.key)
         yield f"{where}: kafka: {refusal.text}{hint}"
 

@@ -1,7 +1,6 @@
-"""The topics of the ladder: which ones a worker needs, and how they are created.
+"""The topics of the ladder: which ones a worker needs, and how to create them.
 
-A start creates them, a redrive creates its own, and ``topics plan`` prints them. All use this
-module.
+Used by a start and a redrive, which create them, and by ``topics plan``, which prints them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from window_consumer.kafka.cluster.topics import (
 )
 
 LEVEL_RETENTION_S = 14 * 86400.0
-"""How long a retry topic keeps its records, or twice its delay where that is longer."""
+"""How long a retry topic keeps its records, or twice its delay if that is longer."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default of max.message.bytes."""
@@ -39,7 +38,7 @@ _MOST_MESSAGE_BYTES = 2**31 - 1
 """Kafka's upper limit for max.message.bytes."""
 
 SEE_PLAN = "(window-consumer topics plan prints all topics and ACLs that the workers need)"
-"""Where one topic or permission is missing, there may be more."""
+"""Shown because more than one topic or permission may be missing."""
 
 _MIN_IN_SYNC = "min.insync.replicas"
 
@@ -122,7 +121,7 @@ class LadderNames:
     """The topics of ladders and of built-in workers, which get no records from others."""
 
     own: tuple[str, ...]
-    """The sources of built-in workers, with which the names of their other topics begin."""
+    """The sources of built-in workers; the names of their other topics begin with these."""
     known: frozenset[str]
     """The ladder topics of the configuration's workers."""
 
@@ -140,7 +139,7 @@ class LadderNames:
         return cls(tuple(own), frozenset(ladders))
 
     def __contains__(self, name: str) -> bool:
-        """Return whether a topic is one of them, or has the name of one of another group."""
+        """Return whether a topic is one of them, or named like one of another group."""
         is_own = any(name == each or name.startswith(f"{each}.") for each in self.own)
         return is_own or name in self.known or _LADDER.fullmatch(name) is not None
 
@@ -178,7 +177,7 @@ def copy_topics(
 
 
 def new_copy_topic(wanted: CopyTopic, model: Model, topics: TopicsConfig) -> NewCopyTopic:
-    """Return a topic for copies, as it must be created."""
+    """Return the topic to create for copies."""
     if not wanted.is_read:
         return model.copies(wanted.name, topics.dlq_retention)
     delay_s = 0.0 if wanted.level is None else wanted.level.delay_s
@@ -186,22 +185,22 @@ def new_copy_topic(wanted: CopyTopic, model: Model, topics: TopicsConfig) -> New
 
 
 def own_model(own: OwnTopics) -> Model:
-    """Return the settings of a built-in worker's source where it has to be created."""
+    """Return the settings to create a built-in worker's source with."""
     return Model(own.partitions, BROKERS_REPLICATION)
 
 
 def new_own_source(name: str, own: OwnTopics) -> NewCopyTopic:
-    """Return the source of a built-in worker, as it must be created."""
+    """Return the source to create for a built-in worker."""
     return own_model(own).copies(name, LEVEL_RETENTION_S)
 
 
 def new_entry(
     worker: WorkerConfig, source: str, model: Model, topics: TopicsConfig
 ) -> NewCopyTopic:
-    """Return the topic for redriven dead letters, as it must be created."""
+    """Return the topic to create for redriven dead letters."""
     return model.copies(TopicNames(worker, topics).retry(source, ENTRY), LEVEL_RETENTION_S)
 
 
 def new_state(group: str, model: Model) -> NewCopyTopic:
-    """Return the topic for a group's resolved dead letters, as it must be created."""
+    """Return the topic to create for a group's resolved dead letters."""
     return model.state(state_topic(group))

@@ -28,7 +28,7 @@ OnOver = Callable[[BaseException], None]
 class LifespanTask:
     """Keeps an asynchronous context entered. Owner: the loop that enters it.
 
-    A context may end by itself. A task group does so when one of its tasks fails, and takes down
+    A context may end by itself, as a task group does when one of its tasks fails; this also ends
     everything entered within it.
     """
 
@@ -75,7 +75,7 @@ Lifespan = (
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs a coroutine on a loop and returns its result."""
 
-_FORMS = "a function with one yield, or to return a context manager, asynchronous or not"
+_FORMS = "a function with one yield, or return a context manager, asynchronous or not"
 
 
 @frozen
@@ -97,7 +97,8 @@ class StatesByWorker:
 def is_async_lifespan(lifespan: Lifespan | None) -> bool:
     """Return whether a lifespan must be entered on an event loop.
 
-    A plain function that returns a context manager shows it by its annotation or by what it wraps.
+    A plain function that returns a context manager shows it by its annotation or by the function
+    that it wraps.
     """
     if lifespan is None:
         return False
@@ -114,12 +115,12 @@ def is_async_lifespan(lifespan: Lifespan | None) -> bool:
 
 
 def refuse_what_opens_nothing(lifespan: Lifespan) -> None:
-    """Raise UsageError for a function that visibly returns no context manager.
+    """Raise UsageError for a function that clearly returns no context manager.
 
-    Its result is certain only after a call, which opens resources.
+    Only a call would show its result for certain, and a call opens resources.
     """
     if not callable(lifespan):
-        raise UsageError(f"@app.lifespan: {lifespan!r} has to be {_FORMS}")
+        raise UsageError(f"@app.lifespan: {lifespan!r} must be {_FORMS}")
     expect_arguments(lifespan, "@app.lifespan")
     bare = inspect.unwrap(lifespan)
     if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
@@ -128,7 +129,7 @@ def refuse_what_opens_nothing(lifespan: Lifespan) -> None:
     if is_coroutine or (inspect.isfunction(bare) and _returns_constants(bare)):
         name = getattr(lifespan, "__qualname__", lifespan)
         raise UsageError(
-            f"{place_of(lifespan)}: @app.lifespan: {name} has no yield: it has to be {_FORMS}"
+            f"{place_of(lifespan)}: @app.lifespan: {name} has no yield: it must be {_FORMS}"
         )
 
 
@@ -174,11 +175,11 @@ def _refusal(lifespan: Lifespan, context: object) -> str:
     if isinstance(context, AbstractAsyncContextManager):
         return (
             f"@app.lifespan: {name} returned an asynchronous context manager"
-            f" ({type(context).__name__}), and does not say so before it is called: annotate what"
-            " it returns, as in -> AbstractAsyncContextManager[Pool], or write it as async def with"
-            " one yield"
+            f" ({type(context).__name__}), which its signature does not show: annotate its return"
+            " type, as in -> AbstractAsyncContextManager[Pool], or write it as async def with one"
+            " yield"
         )
-    return f"@app.lifespan: {name} has to be {_FORMS}; it returned {type(context).__name__}"
+    return f"@app.lifespan: {name} must be {_FORMS}; it returned {type(context).__name__}"
 
 
 def _log_over(error: BaseException) -> None:
@@ -224,7 +225,7 @@ def entered_on(
 def entered_alone(lifespan: Lifespan) -> Iterator[Any]:
     """Enter and exit an asynchronous lifespan on a separate loop: in a child process.
 
-    If the lifespan ends by itself, it ends the process, and the next process enters it again.
+    If the lifespan ends by itself, the process exits, and its successor enters it again.
     """
 
     def end(error: BaseException) -> None:
@@ -246,7 +247,7 @@ _STOP_S = 1.0
 def resources_on(
     lifespan: Lifespan | None, loops: Mapping[str, EventLoop], plan: AppPlan, on_over: OnOver
 ) -> AbstractContextManager[Any]:
-    """Return the lifespan for the workers in this process, without its children's.
+    """Return the lifespan for the workers in this process, excluding its children.
 
     ``loops`` are the event loops of the workers with coroutines, by worker.
     """

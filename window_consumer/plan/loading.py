@@ -26,7 +26,7 @@ def search_current_directory() -> None:
 
 
 def load_app(spec: str) -> AppDefinition:
-    """Return the App that ``module:attribute`` names; a UsageError says what failed and where.
+    """Return the App at ``module:attribute``; raises UsageError with the reason and place.
 
     Searches the current directory first. ``:app`` is optional.
     """
@@ -66,18 +66,18 @@ def load_app(spec: str) -> AppDefinition:
 
 
 def load_app_if_named(spec: str | None, file: Path, features: FeatureList) -> AppDefinition:
-    """Return the App that is named; otherwise one without handlers, called like the file.
+    """Return the named App, or without a name an empty App named after the file.
 
-    That is enough where the sections of all workers are their handlers. Raises UsageError.
+    An empty App is enough if all workers have a section as their handler. Raises UsageError.
     """
     return UnnamedApp(file.stem, features=features) if spec is None else load_app(spec)
 
 
 class UnnamedApp(AppDefinition):
-    """What runs where no application is named: it has no handlers."""
+    """The application if none is named: it has no handlers."""
 
     def plan(self, *given: Any, **more: Any) -> AppPlan:
-        """See ``AppDefinition``; where something is missing, the error asks for an application."""
+        """See ``AppDefinition``; errors about missing handlers ask for an application."""
         try:
             return super().plan(*given, **more)
         except ConfigError as error:
@@ -92,7 +92,7 @@ def load_without_handlers(
 ) -> LoadedConfig:
     """Load a configuration for a command that calls no handler, with or without its application.
 
-    Raises ConfigError, which asks for the application if it may supply what is missing.
+    Raises ConfigError, which asks for the application if that could supply a missing value.
     """
     defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
     try:
@@ -100,10 +100,7 @@ def load_without_handlers(
     except ConfigError as error:
         if app is not None or _MISSING not in str(error):
             raise
-        hint = (
-            "(where decorators give what is missing, name the application: MODULE:APP, or"
-            " --app MODULE:APP)"
-        )
+        hint = "(if decorators supply it, name the application: MODULE:APP, or --app MODULE:APP)"
         raise ConfigError(f"{error}\n{hint}") from error
 
 

@@ -55,7 +55,7 @@ class MiddlewareSpec:
 class MiddlewareLayer:
     """Middleware around each handler; the one registered first is the outermost.
 
-    What handlers return is guarded: middleware that drops their results fails the call.
+    Middleware must not drop the results of handlers: that fails the call.
     """
 
     specs: Sequence[MiddlewareSpec]
@@ -65,16 +65,15 @@ class MiddlewareLayer:
     in_children: None = None
 
     def refuse(self, form: CallForm) -> None:
-        """Raise UsageError for middleware that handlers of this form would miss or cannot have.
+        """Raise UsageError for middleware that does not fit handlers of this form.
 
-        A plain function that calls a coroutine function gets an object back and returns before
-        anything has run. A coroutine needs an event loop, which the threads of plain handlers do
-        not have.
+        A plain function that calls a coroutine function gets an object and returns before anything
+        has run. A coroutine needs an event loop, which the threads of plain handlers lack.
         """
         for spec in self.specs:
             if form.batches and spec.around is None:
                 raise UsageError(
-                    f"@app.middleware {spec.name} gets one record a call, and {self.whose} has"
+                    f"@app.middleware {spec.name} gets one record a call, but {self.whose} has"
                     ' batch handlers: decorate it with @app.middleware(around="functions"), or'
                     ' "coroutines", and write another one, def m(records, call_next), with'
                     ' @app.middleware(around="batches") for what batch handlers need'
@@ -115,7 +114,7 @@ def _call_function(
 def _batch_refusal(whose: str, spec: MiddlewareSpec, *, coroutines: bool) -> str:
     kind = "a plain function" if coroutines else "a coroutine function"
     return (
-        f"@app.middleware {spec.name} is {kind}, and the batch handlers of {whose} are"
+        f"@app.middleware {spec.name} is {kind}, but the batch handlers of {whose} are"
         f" {'coroutines' if coroutines else 'plain functions'}: write it with"
         f" {'async def' if coroutines else 'def'}"
     )
@@ -129,7 +128,7 @@ def _refusal(whose: str, spec: MiddlewareSpec, *, coroutines: bool) -> str:
         kind, theirs, own = "a coroutine function", "plain functions", "coroutines"
         to_do = "write it as a plain function"
     return (
-        f"@app.middleware {spec.name} is {kind}, and the handlers of {whose} are {theirs}:"
-        f" {to_do}; where the application has both kinds of handlers, decorate it with"
+        f"@app.middleware {spec.name} is {kind}, but the handlers of {whose} are {theirs}:"
+        f" {to_do}; if the application has both kinds of handlers, decorate it with"
         f' @app.middleware(around="{own}") and write another one for the {theirs}'
     )

@@ -1,4 +1,4 @@
-"""The making of a plan: merges and checks configuration and handlers, without a cluster."""
+"""Builds a plan: merges and checks configuration and handlers, without a cluster."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def check_batches(
     if batch and plain:
         raise ConfigError(
             f"{loaded.where((*path, 'handler'))}: workers.{worker.name}.handler: {batch[0]} is a"
-            f" batch handler and {plain[0]} is none: one worker runs handlers of one kind; give"
-            " each kind a worker and a group of its own, or make both batch handlers"
+            f" batch handler and {plain[0]} is not: one worker runs handlers of one kind; give"
+            " each kind its own worker and group, or make both batch handlers"
         )
     records = worker.window.cells * worker.window.cell_records
     if batch and worker.batch.max_records > records:
         raise ConfigError(
             f"{loaded.where((*path, 'batch', 'max_records'))}: workers.{worker.name}.batch."
-            f"max_records: is {worker.batch.max_records}, and a partition's window holds {records}"
+            f"max_records: is {worker.batch.max_records}, but a partition's window holds {records}"
             " records: no batch would ever be full; write less, or more window.cells or"
             " window.cell_records"
         )
@@ -57,8 +57,8 @@ def make_plan(
 ) -> AppPlan:
     """Load the configuration and find each worker's handler; ConfigError names all problems.
 
-    ``for_cluster`` is for plans that will connect: it requires brokers. Where ``handlers`` is None,
-    there is no application: the workers of the file are left out, and those that features add stay.
+    ``for_cluster`` is for plans that will connect: it requires brokers. Without an application
+    ``handlers`` is None, and the plan has only the workers that features add.
     """
     without_app = handlers is None
     handlers = handlers or {}
@@ -88,7 +88,7 @@ def make_plan(
             problems.append(str(error))
     for each in planned:
         problems.extend(kafka_problems(loaded, each))
-    if for_cluster and not problems:  # a misspelt name is the better hint
+    if for_cluster and not problems:  # a misspelt name is the likelier mistake
         for each in planned:
             problems.extend(missing_brokers(loaded, each))
     if problems:
@@ -100,13 +100,13 @@ def make_plan(
 def _taken(
     loaded: LoadedConfig, ours: Mapping[str, HandlerSpec], of_features: Mapping[str, HandlerSpec]
 ) -> Iterator[str]:
-    """Yield the workers that have a handler of their own and one of the application."""
+    """Yield the workers with both a section and a function as their handler."""
     for name in ours.keys() & of_features.keys():
         worker = loaded.config.workers[name]
         yield (
             f"{loaded.where(('workers', name, worker.handled_by))}: workers.{name}."
-            f"{worker.handled_by}: is the handler, and the application has a handler {name!r}"
-            f" ({ours[name].place}): take one of the two out, or rename one of them"
+            f"{worker.handled_by}: is the handler, but the application has a handler {name!r}"
+            f" ({ours[name].place}): remove or rename one of the two"
         )
 
 
@@ -116,7 +116,7 @@ def _problems(
     workers = loaded.config.workers
     for name in only:
         if name not in workers:
-            yield f"worker {name}: there is no such worker; there are {', '.join(sorted(workers))}"
+            yield f"worker {name}: there is no such worker; known are {', '.join(sorted(workers))}"
     for name, worker in workers.items():
         for missing in (each for each in worker.handlers if each not in handlers):
             there = ", ".join(sorted(handlers)) or (
@@ -197,7 +197,7 @@ def _plan_worker(
 
 
 def traits_of(planned: PlannedWorker) -> dict[HandlerTrait, str]:
-    """Return what the keys of a worker must agree with, each with the name of such a handler."""
+    """Return the traits of a worker's handlers, each with the name of one that has it."""
     first = planned.routes[0].handler.name
     traits = {HandlerTrait.BATCHES if planned.is_batch else HandlerTrait.SINGLE_RECORDS: first}
     if not planned.pool.interruptible:
@@ -221,8 +221,8 @@ def _classes(
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             where = loaded.where(("workers", worker.name, "retry", key))
             raise ConfigError(
-                f"{where}: workers.{worker.name}.retry.{key}: {name!r} is no exception class that"
-                " can be imported; write its dotted name, as in shop.errors.InvalidOrder"
+                f"{where}: workers.{worker.name}.retry.{key}: {name!r} is not an importable"
+                " exception class; write its dotted name, as in shop.errors.InvalidOrder"
             )
         found.append(kind)
     return tuple(found)

@@ -1,7 +1,7 @@
-"""Preflight: everything that the cluster must answer before the first record.
+"""Preflight: checks on the cluster before the first record.
 
-It checks that topics exist and that we may read and write them, and creates missing dead-letter
-topics. ``run`` and ``check --connect`` perform the same checks.
+Topics must exist, and we must be allowed to read and write them; missing dead-letter topics are
+created. ``run`` and ``check --connect`` perform the same checks.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def prepare(
 ) -> Prepared:
     """Check the cluster for all workers and create missing dead-letter topics.
 
-    A ``dry`` run only checks whether they could be created. Raises UsageErrors for what must be
-    corrected, AuthenticationError, BrokerUnavailableError, and StartStoppedError.
+    A ``dry`` run only checks whether they could be created. Raises UsageErrors for user mistakes,
+    AuthenticationError, BrokerUnavailableError, and StartStoppedError.
     """
     prepared = []
     missing: list[str] = []
@@ -55,7 +55,7 @@ def _wait_for_token(
 ) -> None:
     if tokens is None and uses_tokens(worker.admin):
         raise ConfigError(
-            f"{plan.where('workers', worker.name)}: sasl.mechanism is OAUTHBEARER and nothing"
+            f"{plan.where('workers', worker.name)}: sasl.mechanism is OAUTHBEARER, but nothing"
             " supplies tokens: write kafka.login instead, see docs/login.md, or decorate a"
             " function with @app.oauth_token"
         )
@@ -67,6 +67,6 @@ def _check_transactions(plan: AppPlan, worker: PlannedWorker, cluster: Cluster) 
     if obstacle is not None:
         raise ConfigError(
             f"{plan.where('workers', worker.name, 'delivery')}: workers.{worker.name}.delivery: is"
-            f" exactly_once, and the cluster at {cluster.bootstrap} can begin no transaction:"
+            f" exactly_once, but the cluster at {cluster.bootstrap} cannot begin transactions:"
             f" {obstacle}"
         )

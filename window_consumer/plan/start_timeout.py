@@ -16,7 +16,7 @@ from window_consumer.runtime.log import own_logger
 LOGGER = own_logger()
 
 SAY_S = 5.0
-"""How often a line reports that no broker answers."""
+"""How often the log reports that no broker answers."""
 
 _ASK_AGAIN_S = 1.0
 
@@ -61,11 +61,11 @@ class StartTimeout:
     def wait_for_token(
         self, worker: str, settings: Mapping[str, Any], application: OAuthTokens | None
     ) -> None:
-        """Return once a client with these settings gets a token, or at once if it needs none.
+        """Wait until a client with these settings can get a token, if it needs one.
 
-        Asks its login or the application's function once a second. Raises AuthenticationError at
-        the deadline, and when a token server refuses the credentials. Runs before any client is
-        created: without a token, the creation of a client fails without a reason.
+        Tries its login or the application's function once a second. Raises AuthenticationError at
+        the deadline, and when a token server refuses the credentials. Call it before creating any
+        client: without a token, that would fail without a reason.
         """
         tokens = tokens_for(settings, application)
         if tokens is None:

@@ -35,9 +35,9 @@ def setup_of(
 ) -> WorkerSetup:
     """Return everything that defines a worker except its connections; the clock has a default.
 
-    ``layers`` surround its calls beside those of the application, and ``turn_rules`` take
-    precedence over that of a built-in worker's handler. Raises UsageError for a layer that cannot
-    surround them.
+    ``layers`` surround its calls in addition to those of the application, and ``turn_rules`` take
+    precedence over a built-in worker's own rule. Raises UsageError for a layer that cannot surround
+    the calls.
     """
     planned, config = worker.plan, worker.plan.config
     preparation = Preparation(plan, planned, worker.cluster, worker.log)

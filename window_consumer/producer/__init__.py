@@ -1,4 +1,4 @@
-"""Sending records: ``Producer``, its futures, and what they fail with."""
+"""Sending records: ``Producer``, its futures, and their errors."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class ClientThread:
             records.on_tick(time.monotonic())
         delivery.reports.report_ends()
 
-    # ---- replacing the client; whatever fails is retried from where it failed
+    # ---- replacing the client; a failed step is retried
 
     def _replace(self) -> None:
         """Empty the client and send its records with a new one, in order."""
@@ -180,7 +180,7 @@ class ClientThread:
                 delivery.client = client
 
     def _separate_refused_topics(self) -> None:
-        """Move topics whose records caused a fatal error to a client of their own."""
+        """Move topics whose records caused a fatal error to a separate client."""
         delivery = self._delivery
         with delivery.lock:
             refusals = delivery.records.separate_refused_topics(time.monotonic())

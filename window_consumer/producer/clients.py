@@ -1,4 +1,4 @@
-"""The clients of a producer: how they are created, what they report, and their stand-in."""
+"""The clients of a producer: their creation, their reports, and their stand-in."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Keeps sending until the brokers have a record, even if the client fails and is replaced.
 
 librdkafka's queue is the buffer. Each record in it gets one delivery report, success or error,
-which carries its future. What becomes of a record after an error is decided by ``UnackedRecords``,
-what becomes of the client by ``ClientState``; this module and ``client_thread`` carry it out. While
+which carries its future. After an error, ``UnackedRecords`` decides about the record and
+``ClientState`` about the client; this module and ``client_thread`` carry out their decisions. While
 a client is replaced, ``client`` is a stand-in that refuses records, so senders wait.
 
 ``lock`` guards the rules; it is taken by the thread that serves delivery reports, and never for
@@ -39,7 +39,7 @@ _DISCONNECT_S: Final = 0.2
 class Delivery:
     """Sends the records of one Producer. Any thread may call ``submit``."""
 
-    def __init__(  # noqa: PLR0913 - the options of a producer
+    def __init__(  # noqa: PLR0913 - options of a producer
         self,
         properties: Mapping[str, Any],
         log: ClientLog,
@@ -222,7 +222,7 @@ class Delivery:
     def _wait_for_client(self, future: SendFuture, deadline: float) -> None:
         if self.reports.is_serving:
             with self.lock:
-                self.records.wait(future)  # the new client sends it with all that wait
+                self.records.wait(future)  # the new client sends it with all waiting records
             return
         if time.monotonic() >= deadline:
             raise BufferFullError(f"{future.topic}: the client is being replaced; retry later")
@@ -254,7 +254,7 @@ class Delivery:
                 client.serve(PAUSE_S)
 
     def send_waiting(self, client: SendingClient) -> None:
-        """Send what must go before anything else, in order. The caller serves alone."""
+        """Send the records that come first, in order. The caller serves alone."""
         while True:
             with self.lock:
                 waiting = deque(self.records.take())

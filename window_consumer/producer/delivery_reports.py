@@ -1,4 +1,4 @@
-"""Delivery reports: which thread serves them, and what follows for the records.
+"""Delivery reports: which thread serves them, and their effect on records.
 
 One thread at a time serves them: the background thread, or a thread that sends a lot. If two
 threads alternated, each report would wait a whole switch interval of the GIL, 5 ms.
@@ -99,10 +99,10 @@ class DeliveryReports:
             )
 
     def after_fork(self) -> None:
-        """Forget who serves, in a process that has none of the threads."""
+        """Forget the serving thread, in a process that has none of the threads."""
         self._serving = threading.Lock()
 
-    # ---- what they say, within the client
+    # ---- processing them, within the client
 
     def on_left(self, future: SendFuture) -> None:
         """Stop counting a record that has left the client's queue."""

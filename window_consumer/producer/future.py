@@ -36,7 +36,7 @@ class SendResult:
 
 
 class AnswerHandler(Protocol):
-    """What a future needs of its producer."""
+    """The interface of its producer that a future needs."""
 
     id_prefix: str
     """The prefix of record ids; the future's number follows."""
@@ -72,7 +72,7 @@ class SendFuture:
     __slots__ = ("answer", "callbacks", "handler", "key", "number", "topic", "value")
 
     answer: Any
-    """None at first; then the client's message, later a SendResult; or a SendError."""
+    """First None; then the client's message, later a SendResult; or a SendError."""
     callbacks: deque[DoneCallback] | None
     handler: AnswerHandler
     topic: str

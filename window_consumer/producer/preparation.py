@@ -1,4 +1,4 @@
-"""Prepares records that have more than topic, key and value."""
+"""Prepares records with more than topic, key and value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BeforeSend = Callable[[Produce], Produce | None]
 
 @frozen
 class RecordPreparation:
-    """What the producer does with each record before it sends it."""
+    """The producer's processing of each record before it is sent."""
 
     serialize: Serializer | Mapping[str, Serializer] | None
     before_send: BeforeSend | None

@@ -77,7 +77,7 @@ class Producer:
         of their values, and one record per 512 bytes. ``serialize`` converts values to bytes, for
         all topics or by topic. ``before_send`` gets each record as a Produce, and may return
         another one or raise. ``max_block`` limits waiting for room in the buffer, and for the first
-        transaction. ``trace`` takes TraceSettings, ``audit`` takes what counts records.
+        transaction. ``trace`` takes TraceSettings, ``audit`` a counter of records.
         ``delay_topic`` is the ``delay.topic`` of the service for delayed records. Raises
         UsageError, and what Produce raises for that topic.
         """
@@ -103,7 +103,7 @@ class Producer:
         self._is_closed = False
         _PRODUCERS.add(self)
 
-    def send(  # noqa: PLR0913 - what a record has
+    def send(  # noqa: PLR0913 - the parts of a record
         self,
         topic: str,
         key: Bytes = None,
@@ -116,7 +116,7 @@ class Producer:
         tags: Tags = "",
         delay: Delay | None = None,
         deliver_at: datetime | None = None,
-        id: str | None = None,  # noqa: A002 - the word for it everywhere
+        id: str | None = None,  # noqa: A002 - the usual word
     ) -> SendFuture:
         """Send a record; its future completes once the brokers acknowledge it.
 

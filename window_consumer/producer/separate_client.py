@@ -1,4 +1,4 @@
-"""The client of topics whose records the brokers refused, driven by the rules of RefusedTopics."""
+"""The client of topics with refused records, driven by the rules of RefusedTopics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SERVE_S: Final = 0.05
 
 
 class SeparateClient:
-    """Sends what is ready. Owner: the thread that serves delivery reports; any may ``send``."""
+    """Sends ready records. Owner: the thread that serves delivery reports; any may ``send``."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class SeparateClient:
         self._limits: dict[str, int | None] = {}
 
     def send(self) -> None:
-        """Hand over what is ready; the rest waits for ``serve``. The caller holds the lock."""
+        """Pass on ready records; the rest waits for ``serve``. The caller holds the lock."""
         ready, client = self._records.refused.ready, self._client
         while ready and client is not None:
             future = ready.popleft()

@@ -12,7 +12,7 @@ from window_consumer.model.errors import UsageError
 
 _KEEPS_SENDING = (
     "it would give up records that a broker accepts once it is back; this producer retries until it"
-    " is closed: leave it out, and wait with future.result(timeout)"
+    " is closed: remove it, and wait with future.result(timeout)"
 )
 _BUFFER = "memory= limits the buffer"
 _CALLBACK = "the producer needs this callback itself"

@@ -14,7 +14,7 @@ from window_consumer.producer.delivery import PAUSE_S, Delivery
 from window_consumer.producer.errors import TransactionAbortedError
 
 _FIRST_S: Final = 1.0
-"""What the first transaction of a client has at least: it looks for its coordinator."""
+"""The least time for a client's first transaction, because it looks for its coordinator."""
 
 
 class Transactions:
@@ -87,7 +87,7 @@ class Transactions:
             begun_by.commit()
 
     def _abort(self) -> None:
-        """Abort; never raises: the brokers abort what a replaced client began."""
+        """Abort; never raises: the brokers abort the transactions of a replaced client."""
         delivery, begun_by = self._delivery, self._begun_by
         with delivery.reports.serve_alone():
             if begun_by is not None and delivery.client is begun_by:

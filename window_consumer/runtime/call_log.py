@@ -1,4 +1,4 @@
-"""The log lines about single calls: how they failed, hang, end and outlive their partition."""
+"""The log lines about single calls: those that fail, hang, end or outlive their partition."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class CallLog:
             )
 
     def _log_cut_short(self, failed: FailedRecord, rules: RetryRules) -> None:
-        """Log, once, that a record waits for less time than its handler asked for."""
+        """Log, once, that a record waits for less time than its handler requested."""
         error = failed.failure.error
         if self._said_cut_short or not isinstance(error, RetryLater):
             return
@@ -105,7 +105,7 @@ class CallLog:
         self._said_cut_short = True
         longest = f"{rules.longest_later_s:g} s"
         if rules.levels:
-            most = f"its last level waits {longest}: add one that fits"
+            most = f"its last level waits {longest}: add a longer one"
         elif rules.on_failure == "block":
             most = (
                 f"with on_failure: block no wait is longer than the upper end of backoff, {longest}"
@@ -113,7 +113,7 @@ class CallLog:
         else:
             most = (
                 f"without retry.levels no wait is longer than the upper end of backoff, {longest},"
-                f" and each is one of {rules.attempts} attempts: add a level that waits as long"
+                f" and each is one of {rules.attempts} attempts: add a level that waits that long"
             )
         self._log.logger.warning(
             "%s: %s asked for RetryLater(%g), which is cut short: %s (logged once)",
@@ -125,10 +125,10 @@ class CallLog:
         )
 
     def stalled(self, call: Stalled, failure: Failure, ending: Ending) -> None:
-        """Log where a call that does not return stands, and what happens to it.
+        """Log the position of a call that does not return, and what happens to it.
 
-        Of many calls at the same position some get a line, and one line counts the others. A lease
-        that has expired gets none: the line about the failed call says it.
+        Of many calls at the same position some get a line, and one line counts the others. An
+        expired lease gets none: the line about the failed call reports it.
         """
         if ending == "expired":
             return
@@ -150,7 +150,7 @@ class CallLog:
     def _stalled(self, call: Stalled, failure: Failure, ending: Ending, storm: LogStorm) -> None:
         more = f" ({storm.text()} since the last such line)" if storm.suppressed else ""
         storm.suppressed.clear()
-        what = "holds up its window, in which all else is done" if call.is_relief else "stalls"
+        what = "holds up its window, where everything else is done" if call.is_relief else "stalls"
         then = "is only reported"
         if call.end:
             then = _ENDED[ending]
@@ -158,7 +158,7 @@ class CallLog:
             then = "is abandoned, its record leaves"
         self._log.logger.warning(
             "%s: the call for %s@%d (key %r, attempt %d%s) has been running for %.1f s and %s: it"
-            " %s%s; it stands at:\n%s",
+            " %s%s; it is at:\n%s",
             self._log.worker,
             call.name,
             call.offset,
@@ -199,7 +199,7 @@ class CallLog:
         ending: Ending,
         follows: str,
     ) -> None:
-        """Log that calls were ended because their partitions are given up, and what ``follows``."""
+        """Log that calls were ended because their partitions are given up, and the consequence."""
         shown = ", ".join(f"{name}@{offset}" for name, offset in calls[:4])
         more = f" and {len(calls) - 4} more" if len(calls) > 4 else ""
         refused = f", {go_on} continue" if go_on else ""
@@ -219,7 +219,7 @@ class CallLog:
     def outlived(self, calls: Iterable[Outlived]) -> None:
         """Log calls that still run although their partition was given up.
 
-        Many calls that were known to hang share one line, which names each of them.
+        If many calls were known to hang, one line names all of them.
         """
         calls = list(calls)
         hanging = [each for each in calls if each.hangs]
@@ -276,7 +276,7 @@ class CallLog:
 
 
 def what_follows(*, repeats: bool) -> str:
-    """Return what becomes of records whose calls have not ended when a worker gives them up."""
+    """Return what happens to records whose calls outlast the worker's partitions."""
     return "their records will run again" if repeats else "their records are lost"
 
 
@@ -296,7 +296,7 @@ def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: s
 
 
 def _attempt(failed: FailedRecord, rules: RetryRules) -> str:
-    """Return which of how many attempts failed; crashes have a limit of their own."""
+    """Return the number of the failed attempt and the limit; crashes have their own limit."""
     kind = type(failed.failure.error)
     if kind is ProcessDiedError:
         return f"attempt {failed.calls} (crash {failed.deaths} of {rules.crash_attempts})"
@@ -307,8 +307,8 @@ def _attempt(failed: FailedRecord, rules: RetryRules) -> str:
     if attempts == failed.calls:
         return f"attempt {attempts} of {most}"
     return (
-        f"call {failed.calls} ({attempts} of {most} attempts used: the circuit breaker counts no"
-        " others)"
+        f"call {failed.calls} ({attempts} of {most} attempts used: the circuit breaker spared"
+        " the others)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The record that the running code is about, for log lines and for user code below a handler."""
+"""The record of the running call, for log lines and for user code below a handler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from window_consumer.model.record import Message, Record
 
 
 class Slot:
-    """The present call of one slot. Owner: the slot; read within its context."""
+    """The current call of one slot. Owner: the slot; read within its context."""
 
     __slots__ = ("batch", "record", "spares")
 
@@ -31,16 +31,16 @@ CROSSED = "crossed"
 """Marks log records that came from a child process with their record known."""
 
 current_slot: ContextVar[Slot | Record | None] = ContextVar("window_consumer_slot", default=None)
-"""A slot that moves on to its next record, or the record itself for a coroutine: its context
-belongs to one call, and tasks that the call starts inherit it and may outlive it."""
+"""A slot, which moves on to its next record. For a coroutine the record itself: its context belongs
+to one call, and tasks that the call starts inherit it and may outlive it."""
 
 
 def current_record() -> Record | None:
-    """Return the record whose handler is running in this context, None outside of a handler.
+    """Return the record whose handler is running in this context, None outside a handler.
 
-    Within a batch handler, which is about many records, it is None.
+    It is also None within a batch handler.
 
-    Hand the record itself to work that outlives the call, such as a thread or a timer: the slot
+    Pass the record itself to work that outlives the call, such as a thread or a timer: the slot
     moves on to its next record.
     """
     slot = current_slot.get()
@@ -60,7 +60,7 @@ _TRACING: Final = "opentelemetry.trace"
 def trace_of(message: Message) -> tuple[str | None, str | None]:
     """Return the trace id and span id that a record was sent with, in hexadecimal.
 
-    Return None and None where its headers have no trace.
+    Return None and None if its headers have no trace.
     """
     parent = traceparent.of_message(message)
     if parent is None:
@@ -69,9 +69,9 @@ def trace_of(message: Message) -> tuple[str | None, str | None]:
 
 
 def _current_trace() -> tuple[str, str] | None:
-    """Return the ids of OpenTelemetry's current span, None where there is none.
+    """Return the ids of OpenTelemetry's current span, or None.
 
-    Does not import OpenTelemetry, which takes time: before its first import there is no span.
+    Does not import OpenTelemetry, which takes time: before the first import no span exists.
     """
     tracing = sys.modules.get(_TRACING)
     if tracing is None:
@@ -94,7 +94,7 @@ class RecordOwner:
 
     worker: str
     handler: str
-    """Used where the call does not name one of several handlers."""
+    """Used if the call does not name one of several handlers."""
     loggable_key: LoggableKey
 
 
@@ -109,15 +109,15 @@ def key_text(key: bytes | str | None) -> str | None:
 class RecordContext(logging.Filter):
     """Adds the fields topic, partition, offset and attempt to log records (None outside a call).
 
-    Adds worker, handler and key too, unless the line has fields of these names. A masked key shows
-    only what may be logged.
+    Adds worker, handler and key too, unless the line has fields of these names. Hidden parts of a
+    key are masked.
 
     Adds trace_id and span_id in hexadecimal: from OpenTelemetry's current span, else from the
     record's header ``traceparent``, else None. Within a batch handler they belong to the first
     record of its list.
 
-    Add it to a logging handler. With ``keep`` a line that has the fields already (given as
-    ``extra``) keeps them.
+    Add it to a logging handler. With ``keep``, fields that a line already has (given as ``extra``)
+    stay.
     """
 
     def __init__(self, *, keep: bool = False):
@@ -138,7 +138,7 @@ class RecordContext(logging.Filter):
                 setattr(record, name, value)
         trace: tuple[str | None, str | None] | None = _current_trace()
         if trace is None and current is not None:
-            trace = trace_of(current._message)  # noqa: SLF001 - its headers as they are
+            trace = trace_of(current._message)  # noqa: SLF001 - its raw headers
         record.trace_id, record.span_id = trace or (None, None)
         return True
 

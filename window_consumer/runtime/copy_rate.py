@@ -1,4 +1,4 @@
-"""Keeps commands that copy records to a rate."""
+"""Limits the rate of commands that copy records."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class CopyRate:
     rate: float | None
     clock: Clock
     _due: float | None = field(init=False, default=None)
-    """When the next record is due; None until there was a first one: connecting takes a while, and
-    is not caught up on."""
+    """When the next record is due; None before the first one, so that the time to connect is not
+    caught up on."""
 
     def share(self, seconds: float, most: int) -> int:
-        """Return how many records are due in a time, at least one and at most ``most``."""
+        """Return how many records are due in a period, at least one and at most ``most``."""
         return most if self.rate is None else max(1, min(most, round(self.rate * seconds)))
 
     def wait(self, done: int, stop_asked: Callable[[], bool]) -> None:
-        """Wait until the next record is due after so many more; returns early for a stop."""
+        """Count further records, and wait until the next one is due; return early for a stop."""
         if self.rate is None:
             return
         now = self.clock.now()

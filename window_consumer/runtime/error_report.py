@@ -1,7 +1,8 @@
-"""What headers and logs report of an exception: cheap, bounded, with secrets masked.
+"""Describes exceptions for headers and logs: cheap, bounded, with secrets masked.
 
-What handlers raise may quote records. Its text passes the application's redactor or is omitted, and
-fields that ``mask`` hides stay hidden. The framework's own messages never quote a record.
+Exceptions of handlers may quote records. Their text passes the application's redactor or is
+omitted, and fields that ``mask`` hides stay hidden. The framework's own messages never quote a
+record.
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ Messages = Literal["full", "class"]
 """Whether reports contain the texts of exceptions, or only their classes and positions."""
 
 Redact = Callable[[str], object]
-"""Returns a text without confidential parts. If it raises or returns no text, the text is
-withheld."""
+"""Removes confidential parts of a text. If it raises or returns no text, the text is withheld."""
 
 Hide = Callable[[str, Sequence[Message]], str]
 """Returns a text without the hidden fields of the records of the call that raised it."""
@@ -112,7 +112,7 @@ class ErrorReports:
     def stalled(
         self, where: stack.Where | stack.Lines, seconds: float, handler: str = "", note: str = ""
     ) -> Failure:
-        """Describe a call that has not returned after ``seconds``, and where it stands.
+        """Describe a call that has not returned after ``seconds``, and its position.
 
         ``note`` is appended to the description.
         """
@@ -123,7 +123,7 @@ class ErrorReports:
         return Failure(error, Fault(name, str(error), shown, print_), handler)
 
     def _text(self, error: BaseException, records: Sequence[Message]) -> str:
-        """Return the part of an exception's text that may be reported."""
+        """Return the reportable part of an exception's text."""
         if isinstance(error, _OUR_WORDS):
             return self._mask(_text_of(error))
         if self._messages == "class":

@@ -1,7 +1,7 @@
 """Detects that the process was frozen: by SIGSTOP, a suspended machine or a paused container.
 
-A process frozen for longer than its session has lost its partitions without knowing it. The client
-learns of it from its next heartbeat, which is overdue. Until then nothing may start.
+A process that was frozen for longer than its session has lost its partitions. The client learns
+this from its next, overdue heartbeat. Until then nothing may start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ its last heartbeat: one of 6 s, the broker's default minimum, with a heartbeat e
 after 3 s."""
 
 DOUBT_S = 1.0
-"""How long nothing starts after a freeze: enough for a heartbeat and its answer."""
+"""How long nothing starts after a freeze: enough time for a heartbeat and its answer."""
 
 
 class FreezeDetector:
@@ -45,8 +45,8 @@ class FreezeDetector:
             self._suspects = self._engine.on_stood_still(DOUBT_S, now)
             self._warn(
                 LogEvent.PROCESS_FROZEN,
-                f"was frozen for {stood_still_s:.1f} s: nothing starts for {DOUBT_S:g} s, in which"
-                " the group reports partitions that have new owners",
+                f"was frozen for {stood_still_s:.1f} s: nothing starts for {DOUBT_S:g} s, until"
+                " the group has reported partitions with new owners",
             )
         return now
 

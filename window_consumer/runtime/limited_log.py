@@ -32,7 +32,7 @@ class Repetition:
         self._kinds: dict[str, _Kind] = {}
 
     def count_suppressed(self, kind: str) -> int | None:
-        """Return how many lines were suppressed since the last; None suppresses this one too."""
+        """Return how many lines were suppressed since the last; None suppresses this one, too."""
         now = self._now()
         known = self._kinds.get(kind)
         if known is None:
@@ -55,9 +55,9 @@ class LogStorm:
         self._since = float("-inf")
         self._lines = 0
         self.first = ""
-        """The first record that got a line."""
+        """The first record with a line."""
         self.suppressed: list[str] = []
-        """The records that got none."""
+        """The records without a line."""
 
     def is_worth_a_line(self, place: str) -> bool:
         """Return whether a call gets its own line: the first few do, then none for ten seconds."""

@@ -1,8 +1,8 @@
-"""Loggers that no application can break, and logging of lasting trouble.
+"""Loggers that applications cannot break, and logging of lasting trouble.
 
 An application's filters and handlers run on the thread that writes the line. They must not end a
-poll thread, a supervisor or a child process's keeper, so a failing line is lost and stderr reports
-it.
+poll thread, a supervisor or the thread of a child process. So a failing line is lost, and stderr
+reports that.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Trouble:
 
     @property
     def seconds(self) -> float:
-        """How long it has lasted, 0 while there is none. Any thread may ask."""
+        """How long it has lasted, 0 without a failure. Any thread may ask."""
         return 0.0 if self._said is None else max(0.0, monotonic() - self._since)
 
     def begins(self, event: LogEvent, text: str) -> None:

@@ -1,7 +1,7 @@
-"""What other threads have for the poll thread, in the order in which it comes.
+"""Messages from other threads to the poll thread, in the order of their arrival.
 
-Slots and the publisher report results, the topic watch reports news, and anyone may have a request
-run on the Engine. All of it crosses in one queue, which also wakes the thread.
+Slots and the publisher report results, the topic watch reports changes, and any thread may run a
+request on the Engine. One queue carries everything and also wakes the thread.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MailboxRequest(Generic[T]):
     def answer(self, engine: Engine, clock: Clock) -> None:
         """Answer on the poll thread; the waiting thread continues even if that raises.
 
-        A request that nobody waits for any more is skipped.
+        A request is skipped if nobody waits for it any more.
         """
         try:
             if self._wanted:
@@ -71,7 +71,7 @@ class WorkerMailbox:
     _completions: SimpleQueue[Any]
     _inherited: Sequence[SimpleQueue[Any]]
     on_topics: Callable[[Mapping[str, TopicFacts]], None] = field(init=False)
-    """Gets news of topics; set by the ownership."""
+    """Gets changes of topics; set by the ownership."""
     given_up: WorkerStoppedError | None = None
     """Why the pool cannot continue, None while it can."""
 
@@ -80,8 +80,8 @@ class WorkerMailbox:
     def ask(self, ask: Ask[T], timeout_s: float) -> T | None:
         """Run ``ask`` with the Engine on the poll thread and return its answer; wakes the thread.
 
-        Return None after ``timeout_s`` without an answer. An exception of ``ask`` is logged and
-        stops nothing.
+        Return None after ``timeout_s`` without an answer. An exception of ``ask`` is logged and has
+        no other effect.
         """
         question = MailboxRequest(ask)
         self._completions.put(question)
@@ -120,7 +120,7 @@ class WorkerMailbox:
             return taken
 
     def take_inherited(self, now: float) -> None:
-        """Pass the ends of the predecessors' calls to the Engine; nothing else counts any more."""
+        """Pass the ends of the predecessors' calls to the Engine, and ignore everything else."""
         for queue in self._inherited:
             while not queue.empty():
                 item = queue.get_nowait()
@@ -151,7 +151,7 @@ class WorkerMailbox:
         try:
             question.answer(self._engine, self._clock)
         except Exception as error:
-            # A read-only request must never stop the work.
+            # A read-only request must not stop the work.
             self._worker_log.warn(
                 LogEvent.REQUEST_FAILED, f"a request failed: {error!r}; please report this bug"
             )

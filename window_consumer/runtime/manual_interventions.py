@@ -1,4 +1,4 @@
-"""What people do to a running worker: pause it, set its concurrency, decide about records."""
+"""Manual interventions in a running worker: pause it, set its concurrency, decide about records."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ANSWER_S = 10.0
 
 @frozen
 class ManualInterventions:
-    """Has the poll thread obey. Any thread may use it.
+    """Runs interventions on the poll thread. Any thread may use it.
 
-    Every method returns None where the poll thread does not answer in time. Nothing changes then.
+    Every method returns None, and changes nothing, if the poll thread does not answer in time.
     """
 
     _mailbox: WorkerMailbox
@@ -48,12 +48,12 @@ class ManualInterventions:
                 how = "paused: nothing new starts" if halted else "resumed"
                 self._log.info(
                     LogEvent.READING_PAUSED if halted else LogEvent.READING_RESUMED,
-                    f"{what} is {how}, by hand" + (f" ({said})" if (said := str(request)) else ""),
+                    f"{what} is {how}, manually" + (f" ({said})" if (said := str(request)) else ""),
                     topic=None if name is None else name.topic,
                     partition=None if name is None else name.partition,
                     user=request.user,
                     reason=request.reason,
-                    offset=None,  # else RecordContext takes it for a line without a place
+                    offset=None,  # otherwise RecordContext would add the current record
                 )
             return is_ours
 
@@ -78,7 +78,7 @@ class ManualInterventions:
         return self._mailbox.ask(do, _ANSWER_S)
 
     def decide_breaker(self, *, release: bool) -> BreakerAnswer | None:
-        """Release what the breaker holds, or declare an outage."""
+        """Release the records that the breaker holds, or declare an outage."""
 
         def do(engine: Engine, clock: Clock) -> BreakerAnswer:
             return engine.on_breaker_decision(clock.now(), release=release)

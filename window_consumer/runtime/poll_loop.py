@@ -30,11 +30,10 @@ IDLE_S = 0.1
 """The longest wait for a record. The thread notices a stop within this time."""
 
 ENDING_S = 3.0
-"""What a stop may take beyond ``stop_timeout``: for ending calls, checking the topics and
-committing."""
+"""How long a stop may take beyond ``stop_timeout``, to end calls, check the topics and commit."""
 
 LEAVING_S = 1.5
-"""What leaving the group may take. Together with ``ENDING_S`` this is below the 5 s that the docs
+"""How long leaving the group may take. With ``ENDING_S``, this is below the 5 s that the docs
 promise."""
 
 POSITIONS_S = 0.25
@@ -42,7 +41,7 @@ POSITIONS_S = 0.25
 
 
 CATCH_UP_S = 0.02
-"""How often it does so until the worker is ready, where it has to catch up first."""
+"""How often it does so while a worker catches up before it is ready."""
 
 
 @frozen
@@ -70,7 +69,7 @@ class PollLoopParts:
     clock: Clock
     on_phase: Callable[[Phase], None]
     catch_up: CatchUp | None = None
-    """Set where the worker is ready only once it has handled what was in the logs."""
+    """Set if the worker must handle its backlog before it is ready."""
     on_paused: Callable[[Sequence[TopicPartition]], None] = lambda _names: None
     """Called periodically with the partitions that are not fetched."""
     inherited: Sequence[SimpleQueue[Any]] = ()
@@ -94,7 +93,7 @@ class PollLoop:
         self._stopping = threading.Event()
         self._leaving = threading.Event()
         self._resizable: ResizablePool | None = None
-        """Set where the number of slots adapts to their throughput."""
+        """Set if the number of slots adapts to their throughput."""
         self._slots = parts.engine.rules.slots
         if parts.engine.slot_limit.adaptive is not None and isinstance(parts.pool, ResizablePool):
             self._resizable = parts.pool
@@ -131,7 +130,7 @@ class PollLoop:
         parts.outlet.attach(self.ownership)
         self.phase = Phase.JOINING
         self.failure: BaseException | None = None
-        """Why the worker stopped by itself, None where it did not."""
+        """Why the worker stopped by itself, None if it did not."""
         self.outlived = 0
         """Calls still running when the stop ended its wait for them. Their records will run
         again."""
@@ -164,7 +163,7 @@ class PollLoop:
 
     @property
     def catching_up(self) -> int | None:
-        """How many records have to be handled before the worker is ready; None if it need not."""
+        """How many records must be handled before the worker is ready; None without that rule."""
         catch_up = self._parts.catch_up
         return None if catch_up is None or catch_up.is_done else catch_up.records
 
@@ -189,7 +188,7 @@ class PollLoop:
                 self._source.poll(0, 0)
         except BaseException as error:
             self.failure = self.failure or error
-        # Exiting the lifespan may have taken any time, so leaving the group gets its own deadline.
+        # Exiting the lifespan may take arbitrarily long, so leaving the group has its own deadline.
         ownership = self.ownership
         ownership.end_by = max(ownership.end_by, self._clock.now()) + LEAVING_S
         if not self._source.close(ownership.left_s(self._rules.close_timeout_s)):

@@ -1,6 +1,6 @@
 """One process among replicas: its identity, its sockets, and how to query another one.
 
-The process that runs the replicas sets the variables and queries; each replica reads them.
+The supervisor sets the variables and queries the replicas; each replica reads the variables.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class ReplicaSockets:
 
 
 def number_of_this_copy() -> str:
-    """Return the number of this replica, "" where it is none."""
+    """Return the number of this replica, "" if the process is not a replica."""
     return os.environ.get(NUMBER, "") if PARENT in os.environ else ""
 
 
 def this_replica() -> ReplicaIdentity | None:
-    """Return the identity of this replica, None where it is none."""
+    """Return the identity of this replica, None if the process is not a replica."""
     number = number_of_this_copy()
     if not number:
         return None
@@ -72,7 +72,7 @@ def sockets_of(directory: str, number: str) -> ReplicaSockets:
 
 
 def join_supervisor() -> bool:
-    """Drain when the supervisor is gone; return False where this process is no replica."""
+    """Drain when the supervisor is gone; return False if this process is not a replica."""
     parent = os.environ.get(PARENT)
     if parent is None:
         return False

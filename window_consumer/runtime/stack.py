@@ -29,11 +29,11 @@ _FORMER_NAMES = {
     "plan/middleware.py:_around.<locals>.call": "handlers.py:_wrap.<locals>.call",
     "plan/middleware.py:_call_function": "handlers.py:_call_layer",
 }
-"""Functions under the names that they had when fingerprints first contained them; None for those
-that did not exist. Fingerprints must survive our renames."""
+"""The names of functions when fingerprints first contained them; None for later functions.
+Fingerprints must survive our renames."""
 
 MAX_FRAMES: Final = 50
-"""The innermost frames of a stack that reports contain."""
+"""The number of innermost frames in reports."""
 
 _LAYER = "__handler_layer__"
 """The global of modules whose frames lie between a slot's loop and the handlers."""
@@ -168,7 +168,7 @@ def _frame_name(each: tuple[FrameType, int] | traceback.FrameSummary) -> str | N
 
 
 def _function_name(code: CodeType) -> str | None:
-    """Return a function's name in fingerprints, None if it is in none."""
+    """Return a function's name in fingerprints, None if they omit it."""
     place = code.co_filename.removeprefix(_PACKAGE)
     name = f"{place}:{code.co_qualname}"
     if name in _FORMER_NAMES:

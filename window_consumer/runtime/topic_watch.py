@@ -1,6 +1,6 @@
-"""The topic watch notices recreated topics, and new topics that match a pattern.
+"""The topic watch detects recreated topics, and new topics that match a pattern.
 
-It also fetches the log ends of paused partitions; of others, the client learns them from its
+It also fetches the log ends of paused partitions; for others, the client learns them from its
 fetches. Answers can take seconds, so a separate thread asks and reports to the poll thread through
 the completions queue.
 """

@@ -1,4 +1,4 @@
-"""The log lines of a running worker, limited so that they stay readable when much fails at once."""
+"""The log lines of a running worker, limited to stay readable when much fails at once."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from window_consumer.runtime.context import LoggableKey
 from window_consumer.runtime.limited_log import LimitedLog, Now
 
 _NOW = {
-    BreakerState.HOLDING: "nothing leaves until it is clear why",
+    BreakerState.HOLDING: "nothing leaves until the cause is known",
     BreakerState.POISON: "everything runs, and a record leaves if others succeed beside it",
     BreakerState.OVERLOAD: "fewer calls run at once, and nothing leaves",
-    BreakerState.OPEN: "single calls test whether it is over, and nothing leaves",
+    BreakerState.OPEN: "single calls test whether the outage is over, and nothing leaves",
     BreakerState.PAUSED: "nothing starts and no attempt is spent until then",
     BreakerState.HALF_OPEN: "the number of calls doubles while they succeed; nothing leaves",
     BreakerState.CLOSED: "work resumes",
@@ -40,7 +40,7 @@ MUCH = 1.25
 """A concurrency change below this factor gets no line."""
 
 _MILLISECONDS = re.compile(r"\b\d+ ?ms\b")
-"""The client's texts contain the duration of each attempt, which must not make a line unique."""
+"""The client's texts contain the duration of each attempt, which would make every line unique."""
 
 _SUMMARY = ("produced", "retried", *counters(progress=True))
 """The counters that the last line has as fields."""
@@ -82,19 +82,17 @@ class WorkerLog(LimitedLog):
             if error.too_large
             else ""
         )
-        text = (
-            f"{failed} stays open, its copy was not taken and is tried again: {error}{what_to_do}"
-        )
+        text = f"{failed} stays open: its copy was refused and is retried: {error}{what_to_do}"
         self.limited(logging.WARNING, LogEvent.COPY_REFUSED, text, str(error))
 
     def not_produced(self, production: Production, index: int, error: PublishFailedError) -> None:
-        """Log that a record's result was refused, where it is sent again."""
+        """Log that a record's result was refused, if it is sent again."""
         if error.refused and not (error.too_large and not production.alone):
             return  # the call counts as failed, and that is logged
         offset = production.messages[0].offset()
         text = (
-            f"{production.partition.name}@{offset} stays open, its result for"
-            f" {production.results[index].topic} was not taken and is sent again: {error.why}"
+            f"{production.partition.name}@{offset} stays open: its result for"
+            f" {production.results[index].topic} was refused and is sent again: {error.why}"
         )
         self.limited(logging.WARNING, LogEvent.RESULT_REFUSED, text, f"result: {error}")
 
@@ -103,7 +101,7 @@ class WorkerLog(LimitedLog):
         for each in news:
             self.logger.warning(
                 "%s: %s hovers: its start cell has made no progress for %.0f s; the first open"
-                " record is offset %d, attempt %d (SIGUSR1 shows where its handler stands)",
+                " record is offset %d, attempt %d (SIGUSR1 shows its handler's stack)",
                 self.worker,
                 each.name,
                 each.age_s,
@@ -116,8 +114,8 @@ class WorkerLog(LimitedLog):
         """Log records that arrived after later ones of their partition."""
         for each in news:
             self.logger.error(
-                "%s: %s: records of offsets %d..%d came after later ones and are not handled; the"
-                " committed offset may lie beyond them: a bug, please report it",
+                "%s: %s: records with offsets %d..%d arrived after later ones and are not handled;"
+                " the committed offset may lie beyond them: this is a bug, please report it",
                 self.worker,
                 each.name,
                 each.offsets.start,
@@ -134,7 +132,7 @@ class WorkerLog(LimitedLog):
         self.logger.warning(
             "%s: %d copies wait, for %.0f s so far, in %s%s: another member of the group owns the"
             " partition of their source, and a lane has one owner. They continue when all members"
-            " read the same topics: give all of them the same retry.levels",
+            " read the same topics: give all members the same retry.levels",
             self.worker,
             sum(each.copies for each in news),
             max(each.seconds for each in news),
@@ -182,7 +180,7 @@ class WorkerLog(LimitedLog):
             if each.kept is not None and each.committed is not None:
                 finished = each.kept.beyond(each.committed[0])
                 self.logger.info(
-                    "%s: %s was lost and has come back, and nobody else has committed: %d finished"
+                    "%s: %s was lost and returned, and nobody else has committed: %d finished"
                     " records beyond offset %d are not handled again",
                     self.worker,
                     each.name,

@@ -26,8 +26,7 @@ SERVICE: Final = DELAY
 Missed = Literal["last", "all", "none"]
 
 _NO_SERVICE: Final = (
-    "need the delay service, which sends them: add delay: with to: and the topics that it may"
-    " deliver to"
+    "need the delay service, which sends them: add delay: with to: and its permitted target topics"
 )
 
 
@@ -48,7 +47,7 @@ def _wrong_zone(text: str) -> str | None:
 
 
 def _any_text(expected: str) -> ValueKind:
-    """Text that a record holds."""
+    """Text in a record."""
     return kinds.text(expected, lambda _text: None)
 
 
@@ -131,16 +130,16 @@ class ScheduleConfig:
     missed: Missed = field(
         default="last",
         metadata=about(
-            "What is sent when several ticks are due at once, such as after an outage. last: the"
+            "Which ticks are sent when several are due at once, such as after an outage. last: the"
             " newest. all: each. none: the newest, if it is at most 1m late.",
             kind=kinds.choice("last", "all", "none"),
-            reason="a job that has missed its times runs once",
+            reason="a job that missed several times runs once",
         ),
     )
 
 
 def _relations(config: Config) -> Iterator[Problem]:
-    """Yield what is wrong together with the rest of the file."""
+    """Yield conflicts with the rest of the file."""
     schedules = config.named(ScheduleConfig)
     service = config.workers.get(SERVICE)
     if schedules and (service is None or service.own_topics is None):
@@ -148,8 +147,8 @@ def _relations(config: Config) -> Iterator[Problem]:
     ladders = LadderNames.of(config)
     for name, schedule in schedules.items():
         if schedule.to in ladders:
-            message = f"{schedule.to} is, or is named like, a retry, dead-letter or delay topic:"
-            yield Problem((name, "to"), f"{message} name one of consumers")
+            message = f"{schedule.to} is a retry, dead-letter or delay topic, or named like one:"
+            yield Problem((name, "to"), f"{message} choose another topic")
 
 
 def topic_of(config: Config) -> str | None:

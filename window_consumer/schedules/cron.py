@@ -1,8 +1,8 @@
 """The times of a cron expression: the only module that knows cronsim.
 
-An expression for every hour follows the time that passes: hourly stays hourly when the clocks
-change. Any other ticks once for each local time that it names, as Debian's cron does: a time in an
-hour that the clocks skip ticks at its end, and of an hour that comes twice the first counts.
+An expression for every hour stays hourly when the clocks change. Any other expression ticks once
+for each local time that it names, as in Debian's cron: a time in an hour that the clocks skip ticks
+at the end of that hour, and of a repeated hour only the first counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HOURS: Final = -4
 """The place of the hours among the fields; one for seconds may come first."""
 
 _WINDOWS: Final = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1))
-"""How far back the newest tick is looked for first: there are few in each."""
+"""The periods in which to look for the newest tick, growing; each has few ticks."""
 
 
 class CronError(ValueError):
@@ -31,7 +31,7 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise CronError(
-            "is unknown here; without a tz database, install the package tzdata"
+            "is unknown on this machine; without a tz database, install the package tzdata"
         ) from None
 
 
@@ -39,7 +39,7 @@ def zone_of(name: str) -> ZoneInfo:
 class Cron:
     """A cron expression in a time zone. Immutable. Times are in UTC, and whole seconds.
 
-    Raises CronError for one that cannot be read, or never ticks.
+    Raises CronError for an expression that is invalid, or never ticks.
     """
 
     expression: str

@@ -27,7 +27,7 @@ from window_consumer.schedules.schedule import LastTick, Schedule, last_ticks, m
 from window_consumer.schedules.sender import ScheduleFigures, TickSender
 
 _COMING: Final = 3
-"""How many ticks are shown: enough to see the distance, and a weekday."""
+"""How many ticks are shown: enough to see the interval, and a weekday."""
 
 
 class RunningSchedules(RunningFeature):
@@ -42,7 +42,7 @@ class RunningSchedules(RunningFeature):
 
     @contextmanager
     def beside(self, prepared: Prepared) -> Iterator[None]:
-        """Run the thread that sends. Raises what ``StateTopic.prepare`` raises."""
+        """Run the sending thread. Raises like ``StateTopic.prepare``."""
         (worker,) = (each for each in prepared.workers if each.plan.name == SERVICE)
         source = worker.described[self._topic.source]
         self._topic.prepare(self._plan.loaded, worker.plan.config, worker.cluster, source)
@@ -67,11 +67,11 @@ class RunningSchedules(RunningFeature):
             owner.stop()
 
     def observer_of(self, worker: PreparedWorker) -> Observer | None:
-        """Return what learns whether this process has the schedules."""
+        """Return the observer that tracks whether this process owns the schedules."""
         return self._owner if worker.plan.name == SERVICE else None
 
     def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
-        """Return what reports ticks that cannot be sent; it pauses nothing."""
+        """Return the rule that reports unsent ticks; it pauses nothing."""
         sender = self._sender
         if sender is None or worker.plan.name != SERVICE:
             return []
@@ -91,7 +91,7 @@ class ComingTicks:
     timezone: str
     to: str
     next: tuple[str, ...]
-    """In UTC, the first one first."""
+    """In UTC, ascending."""
 
     @classmethod
     def of(cls, schedule: Schedule, now_ms: float) -> Self:
@@ -103,7 +103,7 @@ class ComingTicks:
     def in_words(self) -> Iterator[str]:
         """Yield lines for people."""
         yield f"schedule {self.name} ({self.cron}, {self.timezone}), to {self.to}"
-        yield f"  ticks next at {', '.join(self.next)}"
+        yield f"  next ticks at {', '.join(self.next)}"
 
 
 class SchedulesFeature(Feature):
@@ -121,7 +121,7 @@ class SchedulesFeature(Feature):
             yield StateTopic(name, SERVICE, source, "the last ticks of schedules")
 
     def rights(self, config: Config) -> Iterator[AclRule]:
-        """Yield WRITE on the targets; those on the topic follow from the delay service's."""
+        """Yield WRITE on the targets; the delay service has the other rights."""
         for name, schedule in config.named(ScheduleConfig).items():
             why = f"the schedule {name} sends to it"
             yield AclRule("topic", schedule.to, ("WRITE", "DESCRIBE"), why)
@@ -131,7 +131,7 @@ class SchedulesFeature(Feature):
         return [ComingTicks.of(each, now_ms) for each in Schedule.all_of(config)]
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
-        """Run the schedules where the delay service runs."""
+        """Run the schedules beside the delay service."""
         runs = any(each.name == SERVICE for each in start.plan.workers)
         topics = list(self.state_topics(start.plan.config)) if runs else []
         return nullcontext(RunningSchedules(start, topics[0]) if topics else None)

@@ -21,8 +21,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "schedules.failing",
         MetricKind.GAUGE,
         "{schedule}",
-        "Schedules whose due ticks cannot be sent, and are tried again. Alert where it stays above"
-        " 0.",
+        "Schedules whose due ticks cannot be sent, and are retried. Alert if it stays above 0.",
         lambda figures: figures.failing,
     ),
 )

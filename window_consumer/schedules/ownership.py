@@ -1,7 +1,7 @@
-"""Which process sends the ticks: the one that has the first partition of the delay service.
+"""Which process sends the ticks: the owner of the delay service's first partition.
 
-Exactly one member of its group has it, in both group protocols, and it exists however the topic
-grows. A thread of its own sends, so that no broker's answer holds up the poll thread.
+Exactly one member of the group owns it, in both group protocols, and it always exists. A separate
+thread sends, so that a broker's answer never delays the poll thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _END_S: Final = 5.0
 
 
 class ScheduleOwner(Observer):
-    """Learns from the delay worker's poll thread whether it owns the schedules, and runs them."""
+    """Runs the schedules while the delay worker owns the first partition."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ScheduleOwner(Observer):
         read: Callable[[], Mapping[str, LastTick]],
         clock: Clock,
     ):
-        """``read`` returns what the topic keeps; it may raise a WindowConsumerError."""
+        """``read`` returns the contents of the topic; it may raise a WindowConsumerError."""
         self._partition = partition
         self._sender = sender
         self._sink = sink
@@ -74,7 +74,7 @@ class ScheduleOwner(Observer):
         self._thread.start()
 
     def stop(self) -> None:
-        """End it within some seconds; the next owner repeats what is not acked by then."""
+        """End it within some seconds; the next owner repeats unacked ticks."""
         self._stop.set()
         self._wake.set()
         self._thread.join(_END_S)
@@ -95,11 +95,11 @@ class ScheduleOwner(Observer):
                 self._advance()
             except WindowConsumerError as error:
                 self._fail(f"schedules: the last ticks cannot be read: {error}")
-            except Exception:  # a bug: nothing is recorded that was not acked
+            except Exception:  # a bug; only acked ticks are recorded
                 self._sender.end()
                 ours = None
                 LOGGER.exception(
-                    "schedules: failed, trying again", extra={"event": LogEvent.SCHEDULES_FAILED}
+                    "schedules: failed, retrying", extra={"event": LogEvent.SCHEDULES_FAILED}
                 )
                 self._stop.wait(_AGAIN_S)
 

@@ -1,4 +1,4 @@
-"""What ``doctor``, ``top`` and the page say of ticks that cannot be sent."""
+"""The finding of ``doctor``, ``top`` and the page about unsent ticks."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class UnsentTicksRule(PauseRule):
         return [_finding(each) for each in self._unsent()[:_SHOWN]]
 
     def accept(self) -> None:
-        """Keep what is known: it ends once the topic accepts the tick."""
+        """Do nothing: the finding ends once the topic accepts the tick."""
 
 
 def _finding(unsent: UnsentTicks) -> RuleFinding:
     text = (
         f"the schedule {unsent.schedule} cannot send its due tick, because {unsent.topic} refuses"
-        f" it ({unsent.why}): create the topic, or permit writing to it; the tick is tried again"
+        f" it ({unsent.why}): create the topic, or permit writing to it; the tick is retried"
     )
     figures = {"schedule": unsent.schedule, "topic": unsent.topic}
     return RuleFinding(KIND, text, ends_itself=True, figures=figures)

@@ -18,20 +18,20 @@ from window_consumer.schedules.config import ScheduleConfig
 from window_consumer.schedules.cron import Cron
 
 AT_ONCE: Final = 100
-"""The most ticks that are sent before they are recorded; a kill repeats at most so many."""
+"""The most ticks to send before they are recorded; a kill repeats at most this many."""
 
 LATE: Final = timedelta(minutes=1)
-"""How late a tick may be with ``missed: none``: longer than others need to take over from a
-process that was killed, 45 s by default."""
+"""How late a tick may be with ``missed: none``: longer than the takeover from a killed process,
+which takes 45 s by default."""
 
 
 def text_of(tick: datetime) -> str:
-    """Return a tick as it is written in ids and topics: ``2026-11-28T01:00:00Z``."""
+    """Return a tick as text for ids and topics: ``2026-11-28T01:00:00Z``."""
     return tick.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment_of(wall_ms: float) -> datetime:
-    """Return a time that is given in milliseconds since 1970."""
+    """Return a time from milliseconds since 1970."""
     return _EPOCH + timedelta(milliseconds=wall_ms)
 
 
@@ -40,7 +40,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @frozen
 class LastTick:
-    """The last tick of a schedule that needs nothing more, and what it ticked by."""
+    """The last finished tick of a schedule, with its expression and time zone."""
 
     tick: datetime
     expression: str
@@ -54,9 +54,9 @@ class DueTicks:
     sent: Sequence[datetime]
     """Those to send, in order."""
     last: datetime
-    """Everything up to here is done once they are acked."""
+    """Everything up to this time is done once they are acked."""
     left_out: bool
-    """Whether ``missed`` leaves out others."""
+    """Whether ``missed`` omits others."""
 
 
 @frozen
@@ -76,9 +76,9 @@ class Schedule:
         )
 
     def begin(self, last: LastTick | None, now: datetime) -> datetime:
-        """Return after which time it ticks; ``last`` is what the topic says.
+        """Return the time after which it ticks; ``last`` is from the topic.
 
-        A schedule that is new, or has another expression or time zone, has missed nothing.
+        A schedule that is new, or has a new expression or time zone, has missed nothing.
         """
         is_same = last is not None and (last.expression, last.timezone) == (
             self.cron.expression,
@@ -87,7 +87,7 @@ class Schedule:
         return last.tick if last is not None and is_same else now
 
     def due(self, since: datetime, now: datetime) -> DueTicks | None:
-        """Return what is due after ``since``; None if nothing is."""
+        """Return the ticks due after ``since``; None without any."""
         first = next(self.cron.after(since), None)
         if first is None or first > now:
             return None
@@ -130,8 +130,8 @@ def _bytes(text: str | None) -> bytes | None:
 def last_ticks(notes: Iterable[Message]) -> dict[str, LastTick]:
     """Return the last tick of each schedule in records of the topic that keeps them.
 
-    A process that was frozen may have written an older one behind a newer one. A record that
-    cannot be read counts as none.
+    A frozen process may have written an older tick after a newer one. Unreadable records are
+    ignored.
     """
     found: dict[str, LastTick] = {}
     for name, last in _read(notes):

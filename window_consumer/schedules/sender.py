@@ -1,4 +1,4 @@
-"""Sends the ticks of schedules: each is acked by its topic before it is kept as the last one.
+"""Sends the ticks of schedules: each is acked by its topic before it is recorded as the last one.
 
 So a kill repeats ticks, with the same id, and loses none. Schedules do not wait for each other. No
 threads and no clocks: the caller passes the times, and serves the sink.
@@ -24,7 +24,7 @@ _AGAIN_S: Final = (1.0, 60.0)
 
 @frozen
 class ScheduleFigures:
-    """What the schedules of a process have done."""
+    """The figures of a process's schedules."""
 
     sent: int
     """Ticks that their topics have acknowledged."""
@@ -34,11 +34,11 @@ class ScheduleFigures:
 
 @frozen
 class UnsentTicks:
-    """A schedule whose due ticks could not be sent; they are tried again."""
+    """A schedule whose due ticks could not be sent; they are retried."""
 
     schedule: str
     topic: str
-    """Where a record of it was refused: its target, or the topic that keeps the last ticks."""
+    """The topic that refused a record: its target, or the topic of the last ticks."""
     why: str
 
 
@@ -51,32 +51,32 @@ class _ScheduleRun:
     """Its ticks up to here are sent."""
     next: datetime | None = field(init=False)
     is_kept: bool = True
-    """Whether the topic says so."""
+    """Whether the topic records that."""
     unanswered: int = 0
     error: PublishFailedError | None = None
-    """The first of what was written together."""
+    """The first of the records written together."""
     failures: int = 0
     refused: UnsentTicks | None = None
-    """What failed last, while ``failures`` counts."""
+    """The last failure, while ``failures`` counts."""
     again_at: float = 0.0
-    """When it goes on after a failure, in monotonic seconds."""
+    """When it continues after a failure, in monotonic seconds."""
 
     def __attrs_post_init__(self) -> None:
         self.advance(self.since)
 
     def advance(self, last: datetime) -> None:
-        """Go on behind a tick."""
+        """Continue after a tick."""
         self.since = last
         self.next = next(self.schedule.cron.after(last), None)
 
 
 class TickSender:
-    """Runs schedules while this process owns them. Owner: one thread; any may ask for figures."""
+    """Runs schedules while this process owns them. Owner: one thread; any may read figures."""
 
     def __init__(
         self, schedules: Sequence[Schedule], topic: str, sink: Sink, ticks: Sink | None = None
     ):
-        """``topic`` keeps the last ticks. ``ticks`` is the sink of the others, around ``sink``."""
+        """``topic`` keeps the last ticks. ``ticks`` is the sink of all other records."""
         self._schedules = schedules
         self._topic = topic
         self._sink = sink
@@ -85,7 +85,7 @@ class TickSender:
         self._sent = 0
 
     def begin(self, last: Mapping[str, LastTick], wall_ms: float) -> None:
-        """Take the schedules over; ``last`` is what the topic keeps of them."""
+        """Take over the schedules; ``last`` is from the topic."""
         now = moment_of(wall_ms)
         self._runs = [
             _ScheduleRun(each, each.begin(last.get(each.name), now)) for each in self._schedules
@@ -94,11 +94,11 @@ class TickSender:
             run.is_kept = run.since != now  # kept at once, so that an outage is noticed
 
     def end(self) -> None:
-        """Begin nothing more: another process has the schedules."""
+        """Begin nothing more: another process owns the schedules."""
         self._runs = []
 
     def advance(self, now: float, wall_ms: float) -> bool:
-        """Write what is due; return whether anything was. ``now`` is in monotonic seconds."""
+        """Write due ticks; return whether there were any. ``now`` is in monotonic seconds."""
         moment = moment_of(wall_ms)
         wrote = False
         for run in self._runs:
@@ -146,7 +146,7 @@ class TickSender:
             return
         if due.left_out and not run.failures:
             LOGGER.warning(
-                "schedules.%s: ticks between %s and %s were missed and are left out"
+                "schedules.%s: ticks between %s and %s were missed and are omitted"
                 " (schedules.%s.missed is %s)",
                 run.schedule.name,
                 text_of(run.since),
@@ -190,7 +190,7 @@ class TickSender:
             on_acked()
 
     def _postpone(self, run: _ScheduleRun, error: PublishFailedError, now: float) -> None:
-        """Go on later: then everything that is due is looked at again."""
+        """Continue later, and then check again which ticks are due."""
         run.error = None
         first_s, longest_s = _AGAIN_S
         wait_s = min(first_s * 2**run.failures, longest_s)
@@ -199,7 +199,7 @@ class TickSender:
         run.refused = UnsentTicks(run.schedule.name, topic, str(error))
         run.again_at = now + wait_s
         LOGGER.error(
-            "schedules.%s: a tick cannot be sent, trying again in %g s: %s",
+            "schedules.%s: a tick cannot be sent, retrying in %g s: %s",
             run.schedule.name,
             wait_s,
             error,

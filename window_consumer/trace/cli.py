@@ -15,4 +15,4 @@ _COMMANDS = {
 
 @click.group("trace", cls=LazyGroup, lazy=_COMMANDS)
 def trace_group() -> None:
-    """Follow single records, and search records by what happened to them."""
+    """Follow single records, and search records by their history."""

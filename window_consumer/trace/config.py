@@ -80,7 +80,7 @@ def _write(sample: TraceSample) -> str:
 
 @frozen(kw_only=True)
 class TraceConfig:
-    """The message trace: what happened to each record, written down for later."""
+    """The message trace: the history of each record."""
 
     sample: TraceSample | None = field(
         default=None,
@@ -104,7 +104,7 @@ class TraceConfig:
         default="wc.trace",
         metadata=about(
             "The topic for the events. It is created if it is missing and `topics.create` allows "
-            "it; without it, events are lost and counted, and workers run anyway.",
+            "it; without it, events are lost and counted, but workers run.",
             kind=kinds.kafka_name("topic"),
             reason="one topic for all groups, because a record passes through several",
         ),
@@ -115,7 +115,7 @@ class TraceConfig:
             "How keys appear in events: unchanged, as codes that can only be searched with "
             "`key_secret`, or not at all.",
             kind=kinds.choice("raw", "hmac", "off"),
-            reason="a key may identify a person, and the trace has other readers than the topics",
+            reason="a key may identify a person, and the trace has more readers than the topics",
         ),
     )
     key_secret: str | None = field(
@@ -134,9 +134,9 @@ class TraceConfig:
     way: Literal["kafka", "spool"] = field(
         default="kafka",
         metadata=about(
-            "kafka: events go straight to the topic; what the brokers do not accept within 30s is "
-            "lost and counted. spool: they go to files first, which survive the process and wait "
-            "as long as brokers are away.",
+            "kafka: events go directly to the topic; events that the brokers do not accept within "
+            "30s are lost and counted. spool: they go to files first, which survive the process "
+            "and wait while brokers are away.",
             kind=kinds.choice("kafka", "spool"),
             reason="needs no disk",
         ),
@@ -164,7 +164,7 @@ class TraceConfig:
         metadata=about(
             "The most that the spool's directory may hold. Further events are lost and counted.",
             kind=kinds.size(_MIB, 1024**5),
-            reason="some ten million events: hours of an outage at a thousand records a second",
+            reason="about ten million events: hours of an outage at a thousand records a second",
         ),
     )
     flush: float = field(

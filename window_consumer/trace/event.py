@@ -23,7 +23,7 @@ class Role(StrEnum):
 
 
 class Step(StrEnum):
-    """What happened to a record: a step on its way, or that of its outcome in the table."""
+    """What happened to a record: a step on its way, or an outcome's step from the table."""
 
     SENT = "sent"
     """The broker acked it."""
@@ -73,22 +73,22 @@ class TraceEvent:
     step: str = _means("What happened, one of the steps.")
     key: str | None = _may_mean("The record's key, in a form of `model/key_forms`.")
     tags: str | None = _may_mean("The record's `wc-tags`: words with commas between them.")
-    time_us: int = _means("When it happened, since 1970.")
+    time_us: int = _means("The time of the step, since 1970.")
     duration_us: int | None = _may_mean(
-        "For a producer from the call of produce to the answer, for a consumer since it got the"
-        " record."
+        "For a producer, from the call of produce to the answer; for a consumer, since it received"
+        " the record."
     )
     status: str = _may_mean(
-        "`ok`; of a failed call `retry`, or why its record leaves: `RETRIES_EXHAUSTED` ...; of a"
+        "`ok`; for a failed call `retry`, or why its record leaves: `RETRIES_EXHAUSTED` ...; for a"
         " stalled one `ended`, `abandoned` or `reported`.",
         "ok",
     )
     attempt: int | None = _may_mean("Handler calls so far, over all hops.")
     cluster: str | None = _may_mean("The cluster's `bootstrap.servers`.")
-    topic: str = _means("Where the record lies, or should.")
-    partition: int | None = _may_mean("Its partition; none for what was never sent.")
-    offset: int | None = _may_mean("Its offset; none for what was never sent.")
-    orig_topic: str | None = _may_mean("Where it was delivered from first.")
+    topic: str = _means("The record's topic, or its destination if it was not written.")
+    partition: int | None = _may_mean("Its partition; none if it was never sent.")
+    offset: int | None = _may_mean("Its offset; none if it was never sent.")
+    orig_topic: str | None = _may_mean("The topic of its first delivery.")
     orig_partition: int | None = _may_mean("As `orig_topic`.")
     orig_offset: int | None = _may_mean("As `orig_topic`.")
     group: str | None = _may_mean("The consumer group.")
@@ -99,7 +99,7 @@ class TraceEvent:
     handler: str | None = _may_mean("The handler's name.")
     error_class: str | None = _may_mean("The dotted name of the exception's class.")
     error_fingerprint: str | None = _may_mean("Equal for errors of one class from one place.")
-    dropped: int = _may_mean("How many events its writer had lost by then, since it began.", 0)
+    dropped: int = _may_mean("How many events its writer had lost so far.", 0)
     sample: float = _may_mean("The share of the records whose events are written.", 1.0)
 
 

@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 class UnreadableBatchError(ValueError):
-    """The data is no batch of events, or its format is newer."""
+    """The data is not a batch of events, or its format is newer."""
 
 
 @define
@@ -153,11 +153,11 @@ def decoded(data: bytes) -> Iterator[TraceEvent]:
         batch = json.loads(data)
         known = batch["format"] == FORMAT
     except (ValueError, KeyError, TypeError) as error:
-        raise UnreadableBatchError(f"this is no batch of trace events: {data[:80]!r}") from error
+        raise UnreadableBatchError(f"this is not a batch of trace events: {data[:80]!r}") from error
     if not known:
         raise UnreadableBatchError(
-            f"this batch of trace events has format {batch['format']!r}, known is {FORMAT}: it was"
-            " written by a later version"
+            f"this batch of trace events has format {batch['format']!r}, but {FORMAT} is expected:"
+            " a later version wrote it"
         )
     try:
         yield from list(_events(batch))

@@ -21,13 +21,13 @@ from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import UnreadableBatchError, decoded
 
 MOST_RECORDS: Final = 2_000
-"""The newest Kafka records to read: some million events."""
+"""The most Kafka records to read, the newest: some million events."""
 
 MOST_S: Final = 5.0
-"""How long reading takes at most, once Kafka has answered: a user waits for it."""
+"""The longest time for reading, once Kafka has answered; a user waits."""
 
 ANSWER_S: Final = 3.0
-"""If Kafka is silent for this long, the answer comes from the table alone."""
+"""If Kafka is silent for this long, only the table answers."""
 
 
 @frozen
@@ -36,7 +36,7 @@ class TailEnd:
 
     events: tuple[TraceEvent, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was not read, and why; one sentence each."""
+    """The unread parts, with the reasons; one sentence each."""
     is_away: bool = False
     """Kafka did not answer."""
 

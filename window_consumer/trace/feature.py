@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from window_consumer.trace.page import TracePages
 
 _WEEK_MS: Final = 7 * 86_400_000
-"""Long enough for questions on Monday about last weekend."""
+"""Long enough to ask on Monday about the weekend."""
 
 
 class RunningTrace(RunningFeature):
@@ -53,7 +53,7 @@ class RunningTrace(RunningFeature):
         self._host = host_address()
         number = "" if start.replica is None else f"-{start.replica.number}"
         self._process = f"{socket.gethostname()}{number}"
-        """Stands for a group where each process reads everything."""
+        """Used instead of a group if each process reads everything."""
         self._writer: TraceWriter | None = None
         """None until the cluster has answered."""
 
@@ -95,7 +95,7 @@ class RunningTrace(RunningFeature):
         )
 
     def feature_sink(self, sender: str, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
-        """Return a Sink that traces what a feature sends."""
+        """Return a Sink that traces a feature's records."""
         del clock
         if self._writer is None:
             return sink
@@ -114,7 +114,7 @@ class RunningTrace(RunningFeature):
         return TracedSink(sink, trace)
 
     def figures(self) -> TraceFigures | None:
-        """Return what became of the events."""
+        """Return the figures of the events."""
         return None if self._writer is None else self._writer.figures()
 
 
@@ -127,7 +127,7 @@ class TraceFeature(Feature):
     )
 
     section = Section(
-        "trace", TraceConfig, "What is recorded about each record's path, and where.", conflicts
+        "trace", TraceConfig, "Records the path of each record, for later searches.", conflicts
     )
     metrics = METRICS
 
@@ -149,7 +149,7 @@ class TraceFeature(Feature):
         return TracePages(JourneyPages.of_config(pipeline, context.config.mask_rules))
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
-        """Trace the records of an application whose configuration says so."""
+        """Trace the records of an application, if its configuration says so."""
         sample = start.plan.config.section(TraceConfig).sample
         if sample is None:
             return nullcontext()
@@ -163,7 +163,7 @@ def trace_topic(config: Config) -> EventTopic:
         section="trace",
         what="events of the message trace",
         purpose="the message trace",
-        without_it="events of the trace are lost until then; workers run all the same",
+        without_it="events of the trace are lost until then; workers are not affected",
         retention_ms=_WEEK_MS,
     )
 

@@ -17,7 +17,7 @@ from window_consumer.trace.event import Role, Step, TraceEvent
 
 _NEVER: Final = 2**62
 _ENDS: Final = {row.step: row.end for row in OUTCOMES if row.step}
-"""How a journey ends with the step of an outcome, or goes on."""
+"""How a journey ends, or continues, with the step of an outcome."""
 _ON_THE_WAY: Final[dict[str, int]] = {
     Step.SENT: 0,
     Step.SEND_FAILED: 0,
@@ -108,7 +108,7 @@ class Journey:
     """The steps of a record and of the records that it caused."""
 
     began_us: int
-    """When the first of them was sent or seen, in microseconds since 1970."""
+    """When the first of them was sent or received, in microseconds since 1970."""
     lasted_us: int
     passages: tuple[Passage, ...]
     """The record itself first, then the records that its handlers sent, ordered by time."""
@@ -162,7 +162,7 @@ def _places(events: Sequence[TraceEvent]) -> list[_Hop]:
 def _by_cause(hops: Sequence[_Hop]) -> list[_Hop]:
     """Order a group's hops by their attempt numbers, which increase regardless of clocks.
 
-    They begin anew with each replay. Hops without a known call are ordered by time.
+    They start over with each replay. Hops without a known call are ordered by time.
     """
     timed = sorted(hops, key=lambda hop: (not _is_source(hop), hop[2][0].time_us, hop[1][0]))
     replays = sorted(

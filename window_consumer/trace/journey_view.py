@@ -42,9 +42,9 @@ class JourneyPages:
         return self._masked(lambda journeys: self._as_json(journeys.of(record)))
 
     def search(self, question: TraceQuery) -> dict[str, Any]:
-        """Return ``records`` with steps that fit, the latest first, and ``notes``.
+        """Return ``records`` with matching steps, the latest first, and ``notes``.
 
-        The key of the question is as the producer wrote it.
+        The key in the query is the producer's own.
         """
 
         def find(journeys: Journeys) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class JourneyPages:
 
 
 def _found(record: str, last: TraceEvent) -> dict[str, Any]:
-    """Return a record with the latest of its steps that fit."""
+    """Return a record with the latest of its matching steps."""
     return {
         "record": record,
         "time_us": last.time_us,

@@ -92,8 +92,8 @@ class Journeys:
         if len(clusters) <= 1:
             return answer
         note = (
-            f"writers of these steps name their clusters {' and '.join(clusters)}: where these are"
-            " not one cluster, --cluster chooses"
+            f"writers of these steps name their clusters {' and '.join(clusters)}: if these are"
+            " different clusters, choose one with --cluster"
         )
         return TraceAnswer(answer.events, (*answer.notes, note))
 
@@ -102,7 +102,7 @@ class Journeys:
         place = _PLACE.fullmatch(record)
         if answer.events or place is None:
             return answer
-        # The record at that position may have an id of its own.
+        # The record at that position may have its own id.
         there = TraceQuery(
             topic=place["topic"],
             partition=int(place["partition"]),

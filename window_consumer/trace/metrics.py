@@ -39,16 +39,15 @@ METRICS: Final[tuple[Metric, ...]] = (
         "trace.events",
         MetricKind.COUNTER,
         "{event}",
-        "Events of the message trace that were handed to their way out.",
+        "Events of the message trace that were passed to the exporter.",
         lambda trace: trace.written,
     ),
     Metric(
         "window_consumer.trace.dropped",
         MetricKind.COUNTER,
         "{event}",
-        "Events of the message trace that nobody gets: they found no room in memory (memory) or on"
-        " disk (disk), could not be made a batch of (made), or the brokers did not take them"
-        " (broker).",
+        "Lost events of the message trace: no room in memory (memory) or on disk (disk), no batch"
+        " could be built (made), or the brokers did not accept them (broker).",
         _lost_events,
         ("reason",),
         of_process=True,
@@ -58,7 +57,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "trace.torn",
         MetricKind.COUNTER,
         "{batch}",
-        "Batches of the message trace of which an earlier process had written only a part.",
+        "Batches of the message trace that an earlier process wrote only partly.",
         lambda trace: trace.torn,
     ),
     metric_of(
@@ -66,7 +65,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "trace.held",
         MetricKind.GAUGE,
         "By",
-        "What lies in the spool of the message trace, of all processes that use its directory.",
+        "Size of the message trace's spool, for all processes that use its directory.",
         lambda trace: trace.held_bytes,
     ),
     metric_of(
@@ -74,7 +73,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "trace.blocked",
         MetricKind.GAUGE,
         "s",
-        "For how long no event of the message trace has got away, 0 while they do.",
+        "How long no event of the message trace could be exported, 0 while exports work.",
         lambda trace: trace.blocked_s,
     ),
 )

@@ -23,11 +23,11 @@ from window_consumer.trace.query import TraceQuery
 _LONGEST: Final = 1_000
 """The longest id, key or other text, in characters."""
 
-_NO_QUESTION: Final = f"a search has at least one text, and none of more than {_LONGEST} characters"
+_NO_QUESTION: Final = f"a search needs texts, of at most {_LONGEST} characters each"
 
 _NOT_HERE: Final = (
-    "no journeys are shown here: admin: {pipeline: pipeline.yaml} in the configuration says where"
-    " the table of the trace is"
+    "no journeys are shown here: set admin: {pipeline: pipeline.yaml} in the configuration, to"
+    " locate the table of the trace"
 )
 
 _log = own_logger()
@@ -43,7 +43,7 @@ class Trace(Protocol):
         """Return a record's journey as plain values."""
 
     def search(self, question: TraceQuery) -> dict[str, Any]:
-        """Return the records with steps that fit as plain values; its key is a plain one."""
+        """Return the records with matching steps as plain values; the query's key is plain."""
 
 
 class TracePages:
@@ -61,7 +61,7 @@ class TracePages:
 
     @property
     def link(self) -> PageLink | None:
-        """Return where the navigation leads."""
+        """Return the places in the navigation."""
         return PageLink("trace", "Journeys of records") if self.is_there else None
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -113,5 +113,5 @@ class TracePages:
                 problem,
                 extra={"event": LogEvent.TRACE_LOOKUP_FAILED},
             )
-            why = "the trace does not answer, the log says why"
+            why = "the trace does not answer; see the log"
             return error(HTTPStatus.SERVICE_UNAVAILABLE, why)

@@ -35,14 +35,14 @@ class TraceQuery:
     error: str | None = None
     """A fingerprint."""
     cluster: str | None = None
-    """The `bootstrap.servers` of the cluster, as the events' writers have it."""
+    """The `bootstrap.servers` of the cluster, as in the events."""
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str], now_us: int) -> Self:
-        """Read what a person has given on the page; empty texts do not count.
+        """Read the form of the page; empty texts do not count.
 
         The names are those of the options of ``trace search``; the key is not in the trace's form
-        yet. Raises ValueError with what is wrong.
+        yet. Raises ValueError with the problem.
         """
         given = {name: text for name, text in texts.items() if text}
         unknown = given.keys() - _NAMES
@@ -56,13 +56,13 @@ class TraceQuery:
         asked |= place_in(given["at"]) if "at" in given else {}
         if "since" in given:
             if "from" in given:
-                raise ValueError("since and from are two beginnings: leave one out")
+                raise ValueError("since and from are mutually exclusive")
             asked["since_us"] = now_us - _duration_us(given["since"])
         for name, field in (("from", "since_us"), ("to", "until_us")):
             if name in given:
                 asked[field] = _time_us(name, given[name])
         if asked.get("until_us", 1 << 62) <= asked.get("since_us", 0):
-            raise ValueError("to has to lie after the beginning: no step fits")
+            raise ValueError("to must be after the beginning: no step can match")
         return cls(**asked)
 
     def conditions(self) -> tuple[str, list[Any]]:

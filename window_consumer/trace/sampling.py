@@ -1,6 +1,6 @@
 """Selects the records to trace, with the same result in every process and at every step.
 
-A hash of its id selects a record with an id of its own (``wc-id``). A record without one is
+A record with its own id (``wc-id``) is selected by a hash of the id. A record without one is
 selected by position: its partition is divided into stretches of ``1 / ratio`` offsets, and a hash
 picks one offset of each. So unselected records cost nothing. With sampling by key, a hash of the
 key selects all records of that key.

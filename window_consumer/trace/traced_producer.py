@@ -36,7 +36,7 @@ _CALLABLES: Final = ("_cb", "logger", "on_delivery", "partitioner")
 
 @frozen(kw_only=True)
 class TraceSettings:
-    """What of a producer's records is traced, and where to: as in the file's ``trace``."""
+    """Which records of a producer are traced, and how: like the file's ``trace``."""
 
     sample: float = 1.0
     """The share of the records, or of the keys, from 0 to 1."""
@@ -45,7 +45,7 @@ class TraceSettings:
     topic: str = "wc.trace"
     keys: KeyMode = "off"
     key_secret: str = field(default="", repr=False)
-    """For ``keys="hmac"``, 16 characters or more: the same wherever events are to be compared."""
+    """For ``keys="hmac"``, 16 characters or more; the same for all events to compare."""
     directory: str | Path | None = None
     """The directory of the spool; None sends events straight to Kafka."""
     max_bytes: int = 1024**3
@@ -63,7 +63,7 @@ class TraceSettings:
 
 
 class ProducerTracing:
-    """The trace of one producer; also ends with the interpreter, or with nobody holding it."""
+    """The trace of one producer; also ends with the interpreter, or when garbage-collected."""
 
     def __init__(self, trace: TraceSettings, properties: Mapping[str, Any]):
         self._writer = _writer(trace, properties)
@@ -118,7 +118,7 @@ class TracedProducer(WatchedProducer):
         tags: str = "",
         **more: Any,
     ):
-        """Make a producer; ``more`` is for confluent_kafka, ``conf`` may have a ``login``.
+        """Create a producer; ``more`` is for confluent_kafka, ``conf`` may have a ``login``.
 
         Raises UsageError for settings that contradict each other.
         """
@@ -136,7 +136,7 @@ class TracedProducer(WatchedProducer):
 
     @property
     def events_dropped(self) -> int:
-        """How many events of its records were lost so far: for a metric of the application's."""
+        """How many events of its records were lost so far, for a metric of the application."""
         return 0 if self._tracing is None else self._tracing.dropped
 
     def close(self, *args: Any, **more: Any) -> Any:
@@ -152,7 +152,7 @@ class TracedProducer(WatchedProducer):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> Any:
-        """Do the same at the end of a block: confluent_kafka does not call ``close`` there."""
+        """Do the same at the end of a block, where confluent_kafka does not call ``close``."""
         try:
             return super().__exit__(kind, error, traceback)
         finally:
@@ -173,7 +173,7 @@ _SHORTEST_SECRET: Final = 16
 
 
 def _check(trace: TraceSettings) -> None:
-    """Raise UsageError for what stands in no configuration file either."""
+    """Raise UsageError for values that a configuration file may not have either."""
     for name, words in _WORDS.items():
         given = getattr(trace, name)
         if given not in words:
@@ -219,7 +219,7 @@ def _writer(trace: TraceSettings, conf: Mapping[str, Any]) -> TraceWriter:
 
 
 def current_parent() -> str | None:
-    """Return the traceparent of OpenTelemetry's current span, None where there is none."""
+    """Return the traceparent of OpenTelemetry's current span, or None."""
     context = opentelemetry.get_current_span().get_span_context()
     if not context.is_valid:
         return None

@@ -1,4 +1,4 @@
-"""``window-consumer breaker``: decide what a worker's circuit breaker cannot know."""
+"""``window-consumer breaker``: overrule a worker's circuit breaker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from window_consumer.cli.output import FAILED, OK, exits, print_result
 from window_consumer.engine.guards.breaker_state import BreakerAnswer
 from window_consumer.model.errors import RunError, UsageError
 
-_RELEASED: Final = "records that have failed leave when they fail once more"
+_RELEASED: Final = "failed records leave when they fail once more"
 _HELD: Final = "nothing leaves until a call returns"
 
 
@@ -26,12 +26,12 @@ _HELD: Final = "nothing leaves until a call returns"
     required=True,
     metavar="W",
     shell_complete=workers_named,
-    help="The worker whose breaker it is.",
+    help="The worker with the breaker.",
 )
 @click.option(
     "--release",
     is_flag=True,
-    help="The records are bad: those that have failed leave when they fail once more.",
+    help="The records are bad: failed records leave when they fail once more.",
 )
 @click.option("--hold", is_flag=True, help="It is an outage: nothing leaves until a call returns.")
 @json_option
@@ -47,9 +47,9 @@ def breaker_command(  # noqa: PLR0913 - an argument for each option
     token: str | None,
     authority: Path | None,
 ) -> int:
-    """Say whether failing records are bad, or what they need is down.
+    """Tell a worker's circuit breaker whether records are bad, or a dependency is down.
 
-    Poison that fills all windows cannot be told from an outage.
+    The breaker cannot distinguish bad records that fill all windows from an outage.
     """
     if release == hold:
         raise UsageError("give either --release or --hold")

@@ -33,7 +33,7 @@ def _limit(text: str) -> str:
     "--worker", "-w", required=True, metavar="W", shell_complete=workers_named, help="The worker."
 )
 @click.option(
-    "--reason", default="", metavar="TEXT", help="Why; shown wherever the concurrency is shown."
+    "--reason", default="", metavar="TEXT", help="The reason, shown beside the concurrency."
 )
 @json_option
 @worker_address
@@ -50,8 +50,8 @@ def concurrency_command(  # noqa: PLR0913 - an argument for each option
 ) -> int:
     """Show how many calls of a worker run at once in each process, or set it.
 
-    N is at most the concurrency that the worker was started with; running calls end first. It holds
-    until `auto`, which returns to the configuration, or until the process ends.
+    N is at most the concurrency at the worker's start. Running calls end first. It applies until
+    `auto`, which returns to the configuration, or until the process ends.
     """
     address, access = AdminAddress.parse(url), Access(token, authority)
     if limit is not None:

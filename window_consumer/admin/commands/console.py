@@ -60,8 +60,8 @@ def console_command(
     """Serve the pages of the workers' groups, dead letters, trace and audit until a signal.
 
     No worker runs: everything comes from Kafka and from the pipeline's tables (admin.pipeline).
-    Tokens and TLS are those of the section admin. MODULE:APP is needed only where decorators have
-    what the file has not.
+    Tokens and TLS come from the section admin. MODULE:APP is needed only if decorators give keys
+    that the file lacks.
     """
     formatter = set_up(log_format, "info")
     app = None if application is None else load_app(application)

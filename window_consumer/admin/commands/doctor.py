@@ -36,7 +36,7 @@ _SHORTEST_S = 2.0
 _OF_DEV = "/api/dev"
 _THIS_MACHINE = {"127.0.0.1", "localhost", "::1"}
 _KAFKA_KEYS = ("bootstrap.servers", "security.protocol")
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in configurations
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a configuration may contain it
 
 
 @click.command("doctor")
@@ -105,7 +105,7 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
     """
     formatter = set_up("text", "warning")
     if for_s < _SHORTEST_S:
-        raise UsageError(f"--for: at least {_SHORTEST_S:g}s, rates need some time")
+        raise UsageError(f"--for: at least {_SHORTEST_S:g}s, because rates need some time")
     with application_output():
         app = None if application is None else load_app(application)
     given = Access(token, authority)
@@ -132,9 +132,9 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
 
 
 def _kafka_of_dev(urls: Sequence[str], access: Access) -> Iterator[str]:
-    """Yield the overrides that lead to the brokers of ``dev``, if it is at an address given.
+    """Yield overrides with the brokers of ``dev``, if it runs at a given address.
 
-    Its broker is in no configuration. Other machines are not asked where to connect to.
+    No configuration has its broker. Only this machine's answers are trusted as broker addresses.
     """
     for url in urls:
         address = AdminAddress.parse(url)
@@ -206,13 +206,13 @@ def _readiness(probes: ListenAddress | None, processes: Sequence[Process]) -> li
         asked[_reached(probes, False)] = Access()
     lines: list[str] = []
     for address, access in asked.items():
-        with suppress(AskError):  # an examination of workers has its own note about it
+        with suppress(AskError):  # observing workers already notes it
             _, text = fetch(address, "/readyz", access)
             lines += text.decode("utf-8", "replace").splitlines()
     return list(dict.fromkeys(lines))
 
 
-def _reached(address: ListenAddress, is_tls: bool) -> AdminAddress:  # noqa: FBT001 - one of two callers
+def _reached(address: ListenAddress, is_tls: bool) -> AdminAddress:  # noqa: FBT001 - private
     return AdminAddress(_ANYWHERE.get(address.host, address.host), address.port, is_tls)
 
 

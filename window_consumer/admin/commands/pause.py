@@ -21,9 +21,7 @@ from window_consumer.cli.output import FAILED, OK, exits, print_result
     shell_complete=workers_named,
     help="The worker to pause.",
 )
-@click.option(
-    "--reason", default="", metavar="TEXT", help="Why; shown wherever the pause is shown."
-)
+@click.option("--reason", default="", metavar="TEXT", help="The reason, shown beside the pause.")
 @json_option
 @worker_address
 @exits({FAILED: "the worker does not exist or did not answer"})
@@ -58,8 +56,8 @@ def resume_command(
 ) -> int:
     """Resume a worker that a person paused, or a new failure (on_new_failure).
 
-    That accepts the failure for this version, as long as the process runs. With several replicas at
-    the address, all of them resume. Partitions that were paused one by one stay paused.
+    This accepts the failure for this version, as long as the process runs. With several replicas at
+    the address, all of them resume. Individually paused partitions stay paused.
     """
     address, access = AdminAddress.parse(url), Access(token, authority)
     found = [each for each in ask(address, access).workers if each.name == worker]

@@ -12,7 +12,7 @@ from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 
 WITHIN_S: Final = 10.0
-"""The period of rates and percentiles: short enough to show the effect of a change."""
+"""The period of rates and percentiles, short enough to show the effect of a change."""
 
 
 @frozen

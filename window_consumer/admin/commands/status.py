@@ -23,7 +23,7 @@ from window_consumer.model.redaction import printable_line
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 UNREACHED: Final = 2
-"""The address does not answer like a worker: what is wrong is unknown."""
+"""The address does not answer like a worker, so the problem is unknown."""
 
 
 @click.command("status")
@@ -37,7 +37,7 @@ UNREACHED: Final = 2
     }
 )
 def status_command(*, url: str, token: str | None, authority: Path | None, as_json: bool) -> int:
-    """Say whether the workers at an address are healthy.
+    """Show whether the workers at an address are healthy.
 
     A line for each worker, with its state, lag and dead letters, and one for each problem.
     `doctor` looks for causes.

@@ -20,7 +20,7 @@ from window_consumer.admin.commands.screen import Memory, TopScene, WorkerScene
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 _LATE_S = 2 * DEADLINE_S
-"""An address without an answer for this long, and for twice the interval, counts as gone."""
+"""An address that is silent for this long, and for twice the interval, counts as gone."""
 
 
 class AddressWatch:

@@ -1,11 +1,11 @@
-"""What rules about lag have in common: when slots are busy, and how durations read."""
+"""Shared by the rules about lag: when slots are busy, and the format of durations."""
 
 from __future__ import annotations
 
 from typing import Final
 
 BUSY: Final = 0.85
-"""At this ratio slots are the bottleneck: the rest is hand-over time."""
+"""At this ratio slots are the bottleneck; the rest of the time is hand-over."""
 
 IDLE: Final = 0.5
 """Below this ratio slots mostly wait for work."""

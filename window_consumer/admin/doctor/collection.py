@@ -1,4 +1,4 @@
-"""Observes workers and their groups for a while: the part of the diagnosis that does I/O."""
+"""Observes workers and their groups for a while: the diagnosis' I/O."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Examination:
         """Observe for ``for_s`` seconds; return the diagnosis."""
         deadline = monotonic() + for_s
         each = {id(cluster): cluster for cluster in self.clusters.values()}
-        # A slow cluster delays neither the observation of workers nor that of other clusters.
+        # A slow cluster must not delay the observation of workers or other clusters.
         with ThreadPoolExecutor(max(1, len(each)), "wc-doctor") as pool:
             asked = [pool.submit(self._watch_cluster, one, deadline) for one in each.values()]
             try:
@@ -145,7 +145,7 @@ class Examination:
                 look = self._group(worker, cluster)
                 self._groups[worker.name].append(look)
             except WindowConsumerError as error:
-                self._add_note(f"{worker.name}: its group could not be asked: {error}")
+                self._add_note(f"{worker.name}: its group could not be queried: {error}")
 
     def _group(self, worker: WorkerConfig, cluster: Cluster) -> GroupLook:
         group = cluster.group(worker.group)
@@ -174,7 +174,7 @@ class Examination:
         seen = {key: answered(looks) for key, looks in self._looks.items() if key[2] in known}
         strangers = sorted({key[2] for key in self._looks} - {*known, *self.config.workers})
         if strangers:
-            self._add_note(f"workers that the configuration does not have: {', '.join(strangers)}")
+            self._add_note(f"workers that are not in the configuration: {', '.join(strangers)}")
         admin_urls = {str(each.address) for each in self.processes if each.has_windows}
         evidence = [
             evolve(

@@ -115,8 +115,8 @@ def _unknown(seen: WorkerEvidence) -> LikelyCause:
         CauseKind.UNKNOWN,
         seen.worker,
         f"{seen.lag} records lag, the oldest that was read is {seen.lag_s:.0f} s old, and no known"
-        f" cause fits: {seen.finished_per_s:.1f} records/s are finished, {seen.arriving_per_s:.1f}"
-        f" come, {seen.busy_ratio:.0%} of the slots' time is busy",
+        f" cause fits: {seen.finished_per_s:.1f} records/s finish, {seen.arriving_per_s:.1f}"
+        f" arrive, {seen.busy_ratio:.0%} of the slots' time is busy",
         {
             "lag": seen.lag,
             "lag_s": seen.lag_s,
@@ -130,7 +130,7 @@ def _unknown(seen: WorkerEvidence) -> LikelyCause:
 def _of_group(
     worker: str, looks: Sequence[GroupLook], *, were_asked: bool = False
 ) -> Iterator[LikelyCause]:
-    """Yield what the cluster alone reveals about a worker that was not queried."""
+    """Yield causes visible in the cluster, for a worker that was not queried."""
     if not looks:
         return
     first, last = looks[0], looks[-1]
@@ -149,7 +149,7 @@ def _of_group(
         yield LikelyCause(
             CauseKind.NOBODY_READS,
             worker,
-            f"nobody reads: its group has no members, and {lag} records are not committed",
+            f"nothing reads: its group has no members, and {lag} records are not committed",
             {"lag": lag, "members": 0},
             weight=95,
         )
@@ -169,5 +169,5 @@ def _of_group(
 
 
 def _stands(first: GroupLook, last: GroupLook) -> bool:
-    """Return whether a partition lags in both: a healthy worker always has a few open records."""
+    """Return whether one partition lags in both: even a healthy worker has a few open records."""
     return any(first.lags.get(name, 0) and lag for name, lag in last.lags.items())

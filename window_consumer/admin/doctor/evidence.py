@@ -43,7 +43,7 @@ class WorkerEvidence:
     blocks: bool = False
     """A failing record blocks its lane until it is done (``retry.on_failure: block``)."""
     admin_url: str = ""
-    """Where its process takes commands; empty if it was observed by its metrics."""
+    """Its process' admin address; empty if it was observed by its metrics."""
 
     @property
     def first(self) -> WorkerLook:

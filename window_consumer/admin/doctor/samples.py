@@ -46,7 +46,7 @@ class WorkerLook:
 
 @frozen
 class GroupLook:
-    """What the cluster knows of a worker's group at one moment."""
+    """A worker's group at one moment, as the cluster sees it."""
 
     at_s: float
     members: int | None = None
@@ -77,6 +77,6 @@ def _unseen(at_s: float, worker: WorkerSnapshot) -> WorkerLook:
 def answered(looks: Sequence[WorkerLook]) -> Sequence[WorkerLook]:
     """Return the observations with windows, or all if none has any.
 
-    A single late answer is not a cause; figures begin with the first real answer.
+    A single late answer is not a cause, and figures begin with the first real answer.
     """
     return [each for each in looks if each.worker.phase != UNANSWERED] or looks

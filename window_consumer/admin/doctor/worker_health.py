@@ -1,6 +1,6 @@
-"""What is wrong with a worker, judged from one snapshot; ``status`` shows it.
+"""Problems of a worker, judged from one snapshot, for ``status``.
 
-``doctor`` observes for some seconds and names causes; one snapshot shows only what stands still.
+``doctor`` observes for some seconds and names causes; one snapshot shows only standstills.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.runtime.figures.worker_snapshot import WorkerSnapshot
 
 _HELD_S: Final = 5.0
-"""The breaker holds records for a moment with every handful of bad ones; longer is a problem."""
+"""Any handful of bad records makes the breaker hold them briefly; holding longer is a problem."""
 
 _MINUTE_MS: Final = 60_000
 
 
 class ProblemKind(StrEnum):
-    """What is wrong; ``kind`` in JSON."""
+    """The kind of a problem; ``kind`` in JSON."""
 
     SILENT = "silent"
     NOT_READY = "not_ready"
@@ -39,15 +39,15 @@ class ProblemKind(StrEnum):
 
 @frozen
 class WorkerProblem:
-    """One thing that is wrong."""
+    """A problem."""
 
     kind: ProblemKind
     text: str
-    """What it is, without the name of the worker and without a full stop."""
+    """Its description, without the worker's name and a full stop."""
 
 
 def problems_of(worker: WorkerSnapshot) -> Iterator[WorkerProblem]:
-    """Yield what is wrong with a worker, the most urgent first."""
+    """Yield the problems of a worker, the most urgent first."""
     windows = worker.windows
     if windows is None:
         yield WorkerProblem(

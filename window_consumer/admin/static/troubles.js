@@ -13,24 +13,24 @@ function whyOf(call, offset) {
 }
 
 const HELD = {
-  holding: "; nothing leaves until it is clear why",
+  holding: "; nothing leaves until the cause is known",
   poison: "; a record leaves only if others succeed beside it",
   overload: "; fewer calls run at once, and nothing leaves",
   open: "; single calls test whether the outage is over, and nothing leaves",
   paused: "; most new records asked for a later call, and no call starts until then",
-  "half-open": "; more calls run after each round that goes well",
+  "half-open": "; each successful round allows more calls",
 };
 
-// Poison that fills all windows cannot be told from an outage.
+// Bad records that fill all windows look like an outage.
 function decisionOf(worker) {
   const { breaker, partitions } = worker.snapshot;
   if (breaker.state !== "open" && breaker.state !== "holding") return "";
   const behind = partitions.filter((each) => !each.level && each.lag.records > each.open);
   const full = behind.length && behind.every((each) => each.row.length >= each.capacity_cells);
   const command = `window-consumer breaker --worker ${worker.name} --url ${location.origin}`;
-  if (breaker.declared) return `. A user has declared the outage; to take that back: ${command} --release`;
-  if (full) return `. Bad records that fill all windows cannot be told from an outage, so it holds them until somebody decides: ${command} --release if the records are bad, --hold if it is an outage`;
-  return breaker.state === "open" ? `. If these records are bad in themselves, say so: ${command} --release` : "";
+  if (breaker.declared) return `. A user has declared the outage; to undo that: ${command} --release`;
+  if (full) return `. It cannot distinguish bad records that fill all windows from an outage, so it holds them until somebody decides: ${command} --release if the records are bad, --hold if it is an outage`;
+  return breaker.state === "open" ? `. If these records are bad, release them: ${command} --release` : "";
 }
 
 function byWhom(pause) {
@@ -51,7 +51,7 @@ export function troublesOf(worker) {
     found.push({ bad: true, what: each.pauses ? "Paused" : "Alert", text: each.ends_itself ? each.text : `${each.text}; ${then} ${accept}` });
   }
   if (windows.halted && !findings.some((each) => each.pauses)) found.push({ what: "Paused", text: `this worker is paused manually${byWhom(windows.pause)}; no new calls start` });
-  else if (!windows.halted && worker.phase === "running" && worker.catching_up != null) found.push({ what: "Not ready", text: `catching up: ${worker.catching_up} records are left of those that were there when it began` });
+  else if (!windows.halted && worker.phase === "running" && worker.catching_up != null) found.push({ what: "Not ready", text: `catching up: ${worker.catching_up} records of its initial backlog are left` });
   else if (!windows.halted && !worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it has not joined its group, or is leaving it` });
   const { breaker } = windows;
   const isHeld = breaker.state !== "closed"; // explains hovering windows without a call

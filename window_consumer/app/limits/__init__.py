@@ -1,4 +1,4 @@
-"""The bounds that a configuration implies, which ``check`` prints and warns about."""
+"""The bounds that a configuration implies, for ``check`` to print."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RetryWait:
 
 @frozen
 class WorkerBounds:
-    """The most that one worker can hold, repeat and take, in seconds, bytes and records."""
+    """Upper bounds of one worker, in seconds, bytes and records."""
 
     worker: str
     delivery: DeliveryMode
@@ -99,41 +99,41 @@ class WorkerBounds:
     rerun_records_without_metadata: int
     """Per partition, where another program overwrote the commit's metadata."""
     group_times: GroupTimes
-    """How soon the group notices that a member is gone."""
+    """How soon the group notices a lost member."""
     revoke_timeout_s: float
     """The longest time that a call delays a rebalance."""
     crash_takeover_s: float
-    """The time after a crash until another member owns the partitions: session, heartbeat, and the
+    """The time from a crash until another member owns the partitions: session, heartbeat, and the
     longest call of the others, which must revoke theirs."""
     planned_takeover_s: float
-    """The time of a planned change with one hanging member: the same, because it must time out
-    first."""
+    """The time of a planned rebalance with one hanging member: the same, because that member must
+    time out first."""
     stop_s: float
     """The time from a stop request until the process has ended."""
     calls: int | None
     """The number of handler calls for a record that always fails, None without a limit."""
     retry_waits: tuple[RetryWait, ...]
     retry_elapsed_s: tuple[float, float] | None
-    """Shortest and longest time from the first failure to the last call, without the calls."""
+    """Shortest and longest time from the first failure to the last call, excluding the calls."""
     retry_later_longest_s: float
     """The longest wait for RetryLater, however long a wait a handler requests."""
     when_spent: str
-    """What then happens to the record."""
+    """What happens to the record after its last call."""
     crash_ends: tuple[int, int]
-    """How often the process ends until a record that kills it is out of the way: if it is among the
-    first running ones, and at most within a window."""
+    """How many crashes it takes until a record that kills the process leaves: the fewest, if it is
+    among the first to run, and the most within a window."""
     child_deaths: tuple[int, int] | None
-    """How often a child process dies until a record that kills it is out of the way: alone, and
-    about how often from a full batch; None without children."""
+    """How many child processes die until a record that kills them leaves: alone, and about how many
+    from a full batch; None without children."""
     routes: tuple[str, ...]
     """The handlers in routing order, each with the records that it accepts."""
     otherwise: str | None
-    """What happens to a record that no handler accepts, None where each has one."""
+    """What happens to a record that no handler accepts; None if every record has one."""
     ttl: str | None
     """The time to live of records, as written in the configuration."""
     on_expired: str
     once_table_bytes: int | None
-    """What the ids of ``once`` take in the database; None without ``once``, or a rate."""
+    """The size of the ids of ``once`` in the database; None without ``once`` or a rate."""
     warnings: tuple[str, ...]
 
     def records_per_s_beside(self, open_s: float) -> float:
@@ -148,9 +148,9 @@ def bounds_of(
     dlq_retention_s: float = 0.0,
     rate: float | None = None,
 ) -> WorkerBounds:
-    """Return what a worker's configuration implies; ``times`` are the cluster's group times.
+    """Return the bounds of a worker's configuration; ``times`` are the cluster's group times.
 
-    ``rate`` is how many records a second are expected.
+    ``rate`` is the expected number of records a second.
     """
     config, rules = worker.config, worker.engine
     window = rules.window_cells * rules.cell_records
@@ -212,7 +212,7 @@ def bounds_of(
 
 
 ONCE_ROW_BYTES = 300
-"""An id with its row and its entries in the indexes, rows that wait for VACUUM among them."""
+"""An id's row and index entries, with an allowance for rows that wait for VACUUM."""
 
 
 def _fair(fair: FairConfig) -> str | None:
@@ -283,6 +283,6 @@ def grace_period_s(stop_s: float) -> int:
 
 
 _KILL_S: Final = 2.0
-"""The time beyond the longest stop after which a supervisor kills the last replica."""
+"""How long after the longest stop a supervisor kills the last replica."""
 
 _KUBERNETES_S = 30.0

@@ -1,4 +1,4 @@
-"""How soon a group notices that a member is gone: session and heartbeat, and their sources."""
+"""How soon a group notices a lost member: session and heartbeat, and their sources."""
 
 from __future__ import annotations
 

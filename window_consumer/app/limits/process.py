@@ -12,7 +12,7 @@ from window_consumer.app.limits import WorkerBounds, grace_period_s
 from window_consumer.config.units import format_size
 
 BASE_BYTES: Final = 64 * 2**20
-"""A process with Kafka's clients that holds nothing (measured: 57 MiB resident)."""
+"""An idle process with Kafka's clients (measured: 57 MiB resident)."""
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")
@@ -27,7 +27,7 @@ class ProcessBounds:
     termination_grace_period_s: int
     """Kubernetes' terminationGracePeriodSeconds: an earlier kill makes records run again."""
     resident_bytes: int
-    """The upper bound, without what the application loads itself."""
+    """The upper bound, excluding what the application itself loads."""
     container_limit_bytes: int | None
     """The container's memory limit, None without one."""
     processes: int = 1
@@ -35,11 +35,11 @@ class ProcessBounds:
 
     @property
     def warnings(self) -> Iterator[str]:
-        """Yield what does not fit."""
+        """Yield limits that are too low."""
         limit = self.container_limit_bytes
         if limit is not None and self.resident_bytes > limit:
             yield (
-                f"the workers can need {_size(self.resident_bytes)} together, and the container's"
+                f"the workers can need {_size(self.resident_bytes)} together, but the container's"
                 f" limit is {_size(limit)}: it would be killed; lower workers.*.memory, or raise"
                 " the limit"
             )

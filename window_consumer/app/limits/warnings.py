@@ -1,4 +1,4 @@
-"""Warnings of ``check``: contradictory settings of a worker, and those that have a price."""
+"""Warnings of ``check``: contradictory settings of a worker, and costly ones."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def retry_warnings(worker: PlannedWorker) -> Iterator[str]:
 
 
 def once_warnings(worker: PlannedWorker, dlq_retention_s: float) -> Iterator[str]:
-    """Yield that an id may be gone from the database before its record comes again."""
+    """Warn if the database may forget an id before its record comes back."""
     keep_s = once_keep_s(worker)
     way_s = sum(wait.longest_s for wait in worker.retry.schedule())
     way_s += dlq_retention_s if worker.writes_dead_letters else 0.0
     if keep_s is not None and keep_s < way_s:
         yield (
             f"once.keep {format_duration(keep_s)} is shorter than a record's longest way through"
-            f" the ladder and the dead letters ({brief_duration(way_s)}): one that comes"
-            " back after that has its effect again"
+            f" the ladder and the dead letters ({brief_duration(way_s)}): a record that returns"
+            " later takes effect again"
         )
 
 
@@ -62,7 +62,7 @@ def _fatal_warnings(worker: PlannedWorker) -> Iterator[str]:
     everything = [each.__name__ for each in (Exception, BaseException) if each in rules.fatal]
     if everything and not rules.retryable:
         unused = "attempts and levels have" if rules.levels else "attempts has"
-        yield f"retry.{unused} no effect: fatal lists {everything[0]}, nothing is called again"
+        yield f"retry.{unused} no effect: fatal lists {everything[0]}, so nothing is called again"
 
 
 def _level_warnings(worker: PlannedWorker) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _level_warnings(worker: PlannedWorker) -> Iterator[str]:
 
 
 def _ttl_warnings(worker: PlannedWorker) -> Iterator[str]:
-    """Yield the first level that no record passes, because all have expired by then."""
+    """Yield the first level where every record has already expired."""
     ttl_s = worker.config.ttl
     if ttl_s is None or isinstance(ttl_s, HeaderTtl):
         return
@@ -92,7 +92,7 @@ def _ttl_warnings(worker: PlannedWorker) -> Iterator[str]:
         elapsed_s += wait.shortest_s
         if wait.level is not None and elapsed_s > ttl_s + MAX_SKEW_S:
             yield (
-                f"ttl {format_duration(ttl_s)} is over before the level {wait.level.name}: every"
+                f"ttl {format_duration(ttl_s)} ends before the level {wait.level.name}: every"
                 " record that gets there expires"
             )
             return
@@ -102,11 +102,11 @@ _DEFAULT_FETCH_WAIT_MS = 500
 
 
 def window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
-    """Yield what does not fit a window of so many records, or its commit metadata in bytes."""
+    """Warn about settings that do not fit the window's size or its commit metadata, in bytes."""
     config = worker.config
     if metadata > MAX_BYTES and not config.is_broadcast:
         yield (
-            f"window: {window} records can need {metadata} bytes of commit metadata, a commit"
+            f"window: {window} records can need {metadata} bytes of commit metadata, but a commit"
             f" takes {MAX_BYTES}: after a crash finished records may run again, and intake pauses"
             " when three quarters are used; make the window smaller"
         )
@@ -130,7 +130,7 @@ def routing_warnings(worker: PlannedWorker) -> Iterator[str]:
     if config.otherwise != "dead_letter" and not worker.may_be_unroutable:
         yield (
             f"otherwise: {config.otherwise} has no effect: {worker.routes[-1].handler.name} has no"
-            " condition, every record is for it"
+            " condition and takes every record"
         )
     if config.ttl is None and config.on_expired != "dead_letter":
         yield "on_expired has no effect without ttl"
@@ -139,7 +139,7 @@ def routing_warnings(worker: PlannedWorker) -> Iterator[str]:
 
 
 def stall_warnings(worker: PlannedWorker, window: int, max_abandoned: int) -> Iterator[str]:
-    """Yield settings about hanging calls that have no effect; ``max_abandoned`` is what holds."""
+    """Yield settings about hanging calls without effect; ``max_abandoned`` is the actual limit."""
     stall = worker.config.stall
     poll_ms = int(worker.consumer.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS))
     if stall.after > poll_ms / 1000:
@@ -156,7 +156,7 @@ def stall_warnings(worker: PlannedWorker, window: int, max_abandoned: int) -> It
 
 
 def kafka_warnings(worker: PlannedWorker, times: GroupTimes) -> Iterator[str]:
-    """Yield the consumer's properties that have a price."""
+    """Yield costly properties of the consumer."""
     config, consumer = worker.config, worker.consumer
     if "group.instance.id" in consumer and not config.is_broadcast:
         yield (
@@ -166,15 +166,15 @@ def kafka_warnings(worker: PlannedWorker, times: GroupTimes) -> Iterator[str]:
     wait_ms = int(consumer.get("fetch.wait.max.ms", _DEFAULT_FETCH_WAIT_MS))
     if wait_ms < _DEFAULT_FETCH_WAIT_MS / 2:
         yield (
-            f"kafka.fetch.wait.max.ms {wait_ms}: an idle worker asks the broker more than twice"
+            f"kafka.fetch.wait.max.ms {wait_ms}: an idle worker polls the broker more than twice"
             " as often as a default client"
         )
     prefetch = int(consumer.get("queued.max.messages.kbytes", 0)) * 1024
     if prefetch > config.memory // settings.PREFETCH_SHARE:
         yield (
             f"kafka.queued.max.messages.kbytes allows {prefetch} bytes of prefetch, more than its"
-            f" quarter of memory ({config.memory // settings.PREFETCH_SHARE}): the bound of"
-            " memory does not hold"
+            f" quarter of memory ({config.memory // settings.PREFETCH_SHARE}): the worker may"
+            " exceed memory"
         )
 
 
@@ -184,44 +184,43 @@ def process_warnings(worker: PlannedWorker) -> Iterator[str]:
     is_fixed = isinstance(config.concurrency, int)
     if pool.computes_in_parallel and is_fixed and config.slots > cores:
         yield (
-            f"concurrency {config.slots} with pool: {pool.name}, and this process may use"
-            f" {cores} of the machine's processor cores: handlers that compute only take turns,"
-            " each in memory of its own; leave concurrency out to have as many as there are, or"
-            " say auto"
+            f"concurrency {config.slots} with pool: {pool.name}, but this process may use only"
+            f" {cores} of the machine's processor cores: handlers that compute take turns, and"
+            " each needs its own memory; omit concurrency to use one slot per core, or write auto"
         )
 
 
 _ELECTION_MS = 30_000
-"""A partition whose leader is gone may be without one for so long."""
+"""The longest time that a partition may lack a leader."""
 
 
 def producer_warnings(worker: PlannedWorker) -> Iterator[str]:
-    """Yield properties with which the producer gives up what a broker takes a little later."""
+    """Yield properties that make the producer give up during a leader election."""
     for key in ("message.timeout.ms", "delivery.timeout.ms"):
         if 0 < int(worker.producer.get(key, 0)) < _ELECTION_MS:
             yield (
-                f"kafka.{key} {worker.producer[key]}: a leader election may take 30 s; until there"
-                " is a leader the producer gives records up again and again, which are then written"
-                " twice or, by an application that does not send them again, lost: leave it out"
+                f"kafka.{key} {worker.producer[key]}: a leader election may take 30 s; until then"
+                " the producer keeps giving up records, which are then written twice or, if the"
+                " application does not send them again, lost: remove this property"
             )
     for key in ("retries", "message.send.max.retries"):
         if key in worker.producer and int(worker.producer[key]) < _FEW_RETRIES:
             yield (
                 f"kafka.{key} {worker.producer[key]}: a leader election may need more, and the"
-                " producer then gives records up: leave it out"
+                " producer then gives up records: remove this property"
             )
 
 
 _FEW_RETRIES = 100
-"""A retry a tenth of a second, for ten seconds."""
+"""One retry every 0.1 s, for ten seconds."""
 
 
 def transaction_warnings(worker: PlannedWorker, host: str) -> Iterator[str]:
-    """Warn about a transactional.id that another start will not have."""
+    """Warn about a transactional.id that changes with each start."""
     is_transactional = worker.config.delivery is DeliveryMode.EXACTLY_ONCE
     if is_transactional and is_drawn(worker.consumer, host):
         yield (
             f"delivery: exactly_once: the transactional.id follows the host name {host}, which"
             " changes with each start: after a crash, readers wait until the transaction times out;"
-            " set kafka.group.instance.id, or give the host a lasting name"
+            " set kafka.group.instance.id, or give the host a stable name"
         )

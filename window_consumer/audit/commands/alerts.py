@@ -38,7 +38,7 @@ class Alerts:
         """Write an alert for each bucket that has none yet; return how many were written.
 
         ``found`` are rows of ``findings.findings``. An alert is a JSON object with the key
-        ``topic/group/bucket_ms``. Raises RunError where Kafka does not take them; the next call
+        ``topic/group/bucket_ms``. Raises RunError if Kafka does not accept them; the next call
         writes them again.
         """
         written = self._written_before()
@@ -66,7 +66,7 @@ class Alerts:
 
     @property
     def _record_path(self) -> Path | None:
-        """The log of written alerts; None where the directory is not on this machine."""
+        """The log of written alerts; None if the directory is not on this machine."""
         return None if "://" in self.directory else Path(self.directory, "audit-alerts.jsonl")
 
     def _written_before(self) -> set[tuple[Any, ...]]:
@@ -86,7 +86,7 @@ class Alerts:
 
 
 def _names_in(notes: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the alerts that were written; skip a line that a kill cut short."""
+    """Yield the alerts that were written; skip an incomplete line from a killed process."""
     for line in notes.splitlines():
         with suppress(ValueError):
             yield _name(json.loads(line))

@@ -1,4 +1,4 @@
-"""What Kafka itself reports about the audited topics and their groups."""
+"""Kafka's own data about the audited topics and their groups."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ def beyond(runs: Iterable[HeldRun], others: Iterable[HeldRun]) -> Iterator[HeldR
 
 @frozen
 class GroupOffsets:
-    """What the counts do not contain; empty where nobody could be asked."""
+    """Facts that the counts do not contain; empty if Kafka could not be asked."""
 
     compacted: tuple[str, ...] = ()
     """Topics whose compaction may remove records before they are read."""
     read_to: tuple[tuple[str, str, int, int], ...] = ()
-    """Group, topic and partition of those that have read everything, and the log's end."""
+    """Group, topic and partition of groups that have read everything, and the log's end."""
     problem: str | None = None
-    """Why some questions stayed unanswered."""
+    """Why some questions remained unanswered."""
     held: tuple[HeldRun, ...] = ()
     """Offsets that groups have not finished, a row for each run, see ``coverage.HELD``."""
 
     @property
     def caught_up(self) -> tuple[tuple[str, str, int], ...]:
-        """Group, topic and partition of those that have read everything."""
+        """Group, topic and partition of groups that have read everything."""
         return tuple(each[:3] for each in self.read_to)
 
     def around(self, earlier: GroupOffsets, asked: Collection[tuple[str, str]]) -> GroupOffsets:
-        """Return what held at some time since an earlier answer about the topics and groups asked.
+        """Return the facts that held at some time since an earlier answer about the same topics.
 
-        Counts that were read in between may lack what was held or not read at either time. A place
-        has caught up only if both answers say so, with the same end of the log.
+        Counts that were read in between may lack records that were held or unread at either time. A
+        place has caught up only if both answers agree, with the same end of the log.
         """
         before = set(earlier.read_to)
         return evolve(
@@ -81,7 +81,7 @@ def standing(
 ) -> GroupOffsets:
     """Ask Kafka about topics and their groups; the group is empty for a topic without one.
 
-    ``held`` leaves out records that were written after ``until_ms`` and have not been read.
+    ``held`` omits unread records that were written after ``until_ms``.
     """
     try:
         cluster = Cluster(settings.admin_settings(client, "audit"), log)

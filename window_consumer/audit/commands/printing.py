@@ -32,7 +32,7 @@ MOST_BUCKETS: Final = 50
 _ALWAYS: Final = {"produced", "finished", "retried", "dead_lettered", "in_flight", "lost"} | {
     "duplicated"
 }
-"""Columns that are always shown. The others appear only where they have a value."""
+"""Columns that are always shown. The others appear only if they have a value."""
 
 
 def print_json(
@@ -40,7 +40,7 @@ def print_json(
 ) -> set[str]:
     """Print a JSON object per line: each bucket, then latencies. Return the findings.
 
-    ``seen`` are further fields of the last object, which is about the report.
+    ``seen`` are further fields of the last object, which describes the report.
     """
     found = set()
     in_order = report.findings.cache().orderBy("bucket_ms", "topic", "group")
@@ -145,13 +145,13 @@ def _whose(place: _Place) -> str:
 
 
 def findings_in(report: AuditReport, bucket_ms: int) -> set[str]:
-    """Return the findings of a bucket; UsageError where no bucket begins then."""
+    """Return the findings of a bucket; UsageError if no bucket begins then."""
     found = report.findings.where(f"bucket_ms = {bucket_ms:d}").select("finding").distinct()
     names = {row.finding for row in found.collect()}
     if not names:
         raise UsageError(
-            f"nothing was counted in a bucket {name_of(bucket_ms)}, or not of what --topic and"
-            " --group ask for: give the bucket's start, as `audit report` prints it"
+            f"nothing was counted in a bucket {name_of(bucket_ms)} with this --topic and"
+            " --group: give the bucket's start, as `audit report` prints it"
         )
     return names
 
@@ -170,9 +170,9 @@ def print_explanation(rows: DataFrame, *, as_json: bool) -> None:
         place = f"{printable(row['topic'])}[{row['partition']}]"
         click.echo(f"{place}, {who}: {row['came']:,} came, {row['left']:,} left")
         _runs("nobody has counted offsets", row["missing"])
-        _runs("counted offsets, with others of theirs", row["counted"])
+        _runs("offsets counted together", row["counted"])
         for each in row["unknown_ids"] or ():
-            click.echo(f"  of which nobody knows: {printable(each)}")
+            click.echo(f"  with an unknown fate: {printable(each)}")
 
 
 def _runs(what: str, runs: Iterable[tuple[int, int]] | None) -> None:

@@ -1,4 +1,4 @@
-"""How much of the counts the table holds, for reports that do not refresh it."""
+"""How many of the counts the table holds, for reports that do not refresh it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Place = tuple[str, str, int, Decimal]
 """Group, topic, partition, and the hash of the topic's id."""
 
 MOST_UNREAD: Final = 50_000
-"""The most records of counts that a report reads beyond its table: some seconds' worth."""
+"""The most records of counts that a report reads beyond its table; reading takes seconds."""
 
 
 @frozen
@@ -38,7 +38,7 @@ class SeenOffsets:
     """The part of the counts that a report has seen."""
 
     reach_ms: int | None
-    """When the first count arrived that the report lacks; None where it has all."""
+    """When the first missing count arrived; None if the report has all."""
     now_ms: int
     broken: int
     """Unreadable records of counts."""
@@ -46,7 +46,7 @@ class SeenOffsets:
     """The table that holds them."""
 
     def print_unseen(self, problem: str | None) -> None:
-        """Print on stderr what the report lacks, and what Kafka did not answer."""
+        """Print on stderr what the report lacks, and which answers of Kafka are missing."""
         if problem is not None:
             text = "a loss in a partition's last bucket appears once a later one is counted"
             held = "and unfinished records may appear as lost"
@@ -64,9 +64,9 @@ class SeenOffsets:
             )
         if self.broken:
             click.echo(
-                f"{self.broken:,} records of counts could not be read, and are in quarantine"
-                f" ({self.quarantine}): counts that can still be read there are uncounted; what"
-                " else they held may appear as lost",
+                f"{self.broken:,} records of counts are unreadable and in quarantine"
+                f" ({self.quarantine}): the readable counts in them are left out; the rest may"
+                " appear as lost",
                 err=True,
             )
 
@@ -81,13 +81,13 @@ class UnreadCounts:
     """The counts in the topic that a table lacks."""
 
     reach_ms: int | None
-    """When the first of them arrived; None where there are none."""
+    """When the first of them arrived; None if there are none."""
     finished: tuple[HeldRun, ...] = ()
-    """What they count as finished: it may have been open at the table's reach."""
+    """The records that they count as finished; these may have been open at the table's end."""
     is_complete: bool = True
     """Whether all of them were read."""
     is_known: bool = True
-    """Whether it is known which the table lacks."""
+    """Whether the missing ones are known."""
 
 
 _UNKNOWN: Final = UnreadCounts(None, is_complete=False, is_known=False)
@@ -118,11 +118,11 @@ def unread_counts(
                 return UnreadCounts(reach, is_complete=False)
             return _finished_in(chain.from_iterable(reader.read(spans)), reach)
     except WindowConsumerError:
-        return _UNKNOWN  # the report asks Kafka as well, and prints that it does not answer
+        return _UNKNOWN  # the report also asks Kafka, and prints that it does not answer
 
 
 def _finished_in(records: Iterable[Message], reach_ms: int | None) -> UnreadCounts:
-    """Return what records of counts say is finished."""
+    """Return the records that these counts report as finished."""
     found: defaultdict[tuple[str, str, int, int], list[tuple[int, int]]] = defaultdict(list)
     is_complete = True
     for record in records:
@@ -144,10 +144,7 @@ def _finished_in(records: Iterable[Message], reach_ms: int | None) -> UnreadCoun
 
 
 def clipped(runs: Iterable[HeldRun], ends: Mapping[Place, int]) -> Iterator[HeldRun]:
-    """Yield the parts of runs below the last offsets that a table has: they excuse what it lacks.
-
-    What lies beyond excuses nothing there.
-    """
+    """Yield the parts of runs below a table's last offsets: only these excuse its gaps."""
     for group, topic, partition, hashed, first, stop, anytime in runs:
         end = min(stop, ends.get((group, topic, partition, hashed), 0))
         if first < end:

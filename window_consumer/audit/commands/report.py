@@ -66,7 +66,7 @@ _DAY_S: Final = 86400.0
 )
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one, or these.")
 @click.option(
-    "--no-refresh", is_flag=True, help="Use the table as it is, without reading the topic first."
+    "--no-refresh", is_flag=True, help="Use the current table, without reading the topic first."
 )
 @click.option(
     "--explain",
@@ -88,8 +88,8 @@ _DAY_S: Final = 86400.0
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 @exits(
     {
-        OK: "nothing that is final is lost",
-        LOST: "something that is final is lost or exchanged, with --explain in that bucket",
+        OK: "no loss in final buckets",
+        LOST: "a final bucket, or with --explain that bucket, has lost or exchanged records",
     }
 )
 def report_command(  # noqa: PLR0913 - an argument for each option
@@ -104,9 +104,9 @@ def report_command(  # noqa: PLR0913 - an argument for each option
     as_json: bool,
     master: str | None,
 ) -> int:
-    """Say what became of the records that were sent, and which are lost or came twice.
+    """Show what happened to the records that were sent, and which were lost or duplicated.
 
-    Reads what is new in the topic of counts first, as `pipeline run audit` does.
+    First reads new records of the topic of counts, like `pipeline run audit`.
     """
     if bucket_ms is not None:
         _check_alone(since_s, alerts_topic)
@@ -123,7 +123,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
 
             scope = Scope(since_ms=since_ms, topics=topics, groups=groups)
             asked = _ReportRequest(plan, log, spark, now_ms, scope)
-            # What is finished from here on may be counted after the table is read.
+            # Records that finish from now on may be counted after the table is read.
             earlier = asked.before()
             if not no_refresh:
                 runner_of(plan, aside=True).refresh(spark, "audit")
@@ -162,7 +162,7 @@ def _code(findings: set[str]) -> int:
 
 
 def _check_table(plan: PipelinePlan) -> None:
-    """Raise UsageError before Spark starts where the table is visibly missing."""
+    """Raise UsageError before Spark starts if the table is visibly missing."""
     path = plan.table("audit")
     if "://" not in path and not Path(path).is_dir():
         raise UsageError(
@@ -185,7 +185,7 @@ Places = list[tuple[str, str]]
 
 @frozen
 class _ReportRequest:
-    """A request for a report, with what is needed to ask Kafka."""
+    """A request for a report, with the means to ask Kafka."""
 
     plan: PipelinePlan
     log: ClientLog
@@ -194,7 +194,7 @@ class _ReportRequest:
     scope: Scope
 
     def before(self) -> tuple[Places, GroupOffsets]:
-        """Ask Kafka about what the table has so far, before anything more is read."""
+        """Ask Kafka about the current contents of the table, before anything more is read."""
         from window_consumer.audit.spark.report import NoCountsError  # noqa: PLC0415 - slow
 
         try:
@@ -206,9 +206,9 @@ class _ReportRequest:
     def report(
         self, before: tuple[Places, GroupOffsets], *, fresh: bool
     ) -> tuple[AuditReport, SeenOffsets]:
-        """Return the report and the part of the counts it covers; print what it lacks.
+        """Return the report and the part of the counts that it covers; print what it lacks.
 
-        ``before`` is what Kafka said first. ``fresh``: the table has been refreshed since then.
+        ``before`` is Kafka's first answer. ``fresh``: the table has been refreshed since then.
         """
         from window_consumer.audit.spark import counts as audit  # noqa: PLC0415 - optional, and slow
         from window_consumer.audit.spark import report as audit_report  # noqa: PLC0415 - as above
@@ -218,7 +218,7 @@ class _ReportRequest:
 
         spark, section = self.spark, self.plan.section(AuditSection)
         table, quarantine = self.plan.table("audit"), self.plan.table("quarantine")
-        # Before the table: a pipeline that runs may add to it.
+        # Before the table: a running pipeline may add to it.
         read = None if fresh else checkpoints.reached(spark, self.plan, "audit", table)
         rows = self._rows()
         broken = audit_report.quarantined(spark, quarantine, self.scope.since_ms)

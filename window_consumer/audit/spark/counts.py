@@ -22,7 +22,7 @@ ID: Final = ("client", "incarnation", "sequence")
 
 UNREAD_CAME: Final = "unread_came"
 UNREAD_LEFT: Final = "unread_left"
-"""Stand in for a tier: counts in quarantine, see ``unread``."""
+"""Placeholders for a tier: counts in quarantine, see ``unread``."""
 
 _PLACE: Final = ("group", "topic", "partition")
 _EPOCH: Final = ("epoch_ms", "client", "incarnation")
@@ -32,13 +32,13 @@ _STRETCH: Final = 100_000
 _LOW: Final = 0xFFFF_FFFF
 
 _MOST: Final = 10**12
-"""The most records, or milliseconds of bucket length, in one credible count. Sums then fit into a
+"""The most records, or milliseconds of bucket length, in one credible count. Then sums fit in a
 long, whatever else is written to the topic.
 """
 
 _MOST_OFFSETS: Final = 10**10
-"""The most offsets in one range: each of its stretches becomes a row. Holes of compaction count
-too.
+"""The most offsets in one range, because each of its stretches becomes a row. Holes from
+compaction also count.
 """
 
 _DEFAULTS: Final = {
@@ -137,7 +137,7 @@ def unread(quarantined: DataFrame) -> DataFrame:
         .withColumns(
             {
                 "tier": F.when(was_read, UNREAD_LEFT).otherwise(UNREAD_CAME),
-                # Whether they are the same records is unknown, too.
+                # It is also unknown whether they are the same records.
                 "id_xor": F.lit(None).cast("bigint"),
                 "lost": F.lit(0).cast("bigint"),
             }

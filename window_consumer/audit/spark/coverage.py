@@ -1,4 +1,4 @@
-"""What counts reveal about a group's progress through a partition.
+"""A group's progress through a partition, as its counts show it.
 
 Pure, DataFrame to DataFrame. All functions take rows of ``counts.effective``, replaced ones
 included.
@@ -28,9 +28,9 @@ _IS_GONE: Final = f"tier = '{CountTier.GONE}'"
 
 
 def ways(judged: DataFrame, held: DataFrame | None = None) -> DataFrame:
-    """Return for each place what may explain missing records.
+    """Return possible explanations of missing records, for each place.
 
-    ``held`` has the columns of ``HELD``. Columns, beside those of ``PLACE``: ``loose``, the holes
+    ``held`` has the columns of ``HELD``. Columns, besides those of ``PLACE``: ``loose``, the holes
     between two assignments (see ``holes``), and ``explanations``: runs of offsets whose missing
     count has a known reason. An explanation has the buckets between which its records lie
     (``low_ms``, ``high_ms``), how many of them are ``open`` (not finished) or ``gone``, and how far
@@ -109,7 +109,7 @@ def _swept(judged: DataFrame, held: DataFrame | None) -> DataFrame:
 
 
 def _runs(judged: DataFrame) -> DataFrame:
-    """Return the runs of offsets that were counted together, gone ones included."""
+    """Return the runs of offsets that were counted together, including gone ones."""
     return (
         judged.where("NOT replaced AND size(offsets) > 0")
         .select(
@@ -132,7 +132,7 @@ def _runs(judged: DataFrame) -> DataFrame:
 
 
 def _explanation() -> Column:
-    """Return the explanation that a run is; zeros where it was counted."""
+    """Return a run as an explanation; zeros if it was counted."""
     run = F.col("stop") - F.col("first")
     is_gone = F.coalesce("is_gone", F.lit(False))
     under, over = F.col("under"), F.col("over")

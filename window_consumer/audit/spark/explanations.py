@@ -1,7 +1,7 @@
 """Assigns explanations to missing records: pure, DataFrame to DataFrame.
 
-An explanation is an offset whose missing count has a known reason: it is not finished, or it was
-gone. It belongs to one partition and the buckets of its neighbours, and explains one record.
+An explanation is an offset whose missing count has a known reason: it is unfinished, or was already
+deleted. It belongs to one partition and the buckets of its neighbours, and explains one record.
 """
 
 from __future__ import annotations

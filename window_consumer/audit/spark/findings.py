@@ -1,7 +1,7 @@
 """The state and the finding of each bucket: pure, DataFrame to DataFrame.
 
-The words are those of ``audit.states``. A record with another possible explanation is never called
-lost: a false alarm is worse than a missing statement.
+The words come from ``audit.states``. A record with another possible explanation is never called
+lost: a false alarm is worse than no statement.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Rules:
     compacted: Sequence[str] = ()
     """Topics whose compaction may remove records before they are read."""
     knows_held: bool = True
-    """Whether ``held`` has all that was unfinished when the last count came. Otherwise nothing is
-    called lost."""
+    """Whether ``held`` has everything that was unfinished when the last count arrived. Otherwise
+    nothing is called lost."""
 
 
 def bucket_findings(
@@ -94,8 +94,8 @@ def bucket_findings(
 def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
     """Add up partitions; ``anywhere`` was written to unknown partitions.
 
-    ``counted_ms`` is when the last count came. ``was_reopened``: a count came after more than the
-    grace period without one.
+    ``counted_ms`` is when the last count arrived. ``was_reopened``: a count arrived after more than
+    the grace period without one.
     """
     is_known = F.col("partition") >= 0
     has_ids = F.col("came_ids") & F.col("left_ids")
@@ -160,7 +160,7 @@ def _explained(added: DataFrame, judged: DataFrame, rules: Rules, *, has_lost: b
 
 
 def _without_unreported(added: DataFrame, judged: DataFrame) -> DataFrame:
-    """Move records from missing to uncounted where their counts could not be written.
+    """Move records from missing to uncounted if their counts could not be written.
 
     The next count reports only how many of the group's records these were. Each excuses one record
     within a day, in the nearest buckets first.
@@ -190,7 +190,7 @@ def _without_unreported(added: DataFrame, judged: DataFrame) -> DataFrame:
 
 
 def _audited(timed: DataFrame, rules: Rules) -> DataFrame:
-    """Add ``settled``, and ``unaudited`` where some writers cannot have counted.
+    """Add ``settled``, and ``unaudited`` if some writers cannot have counted.
 
     A bucket is unaudited if nobody counted; if more than twice as much left as was sent; if it has
     a surplus and adjoins such buckets (a writer began or stopped counting); or if half of a topic's

@@ -1,7 +1,7 @@
-"""What came into each partition and what left it, by group and bucket.
+"""The records that came into each partition and left it, by group and bucket.
 
-Pure, DataFrame to DataFrame. Like ``audit.balance``, but per partition: a loss in one does not hide
-behind a duplicate in another.
+Pure, DataFrame to DataFrame. Like ``audit.balance``, but per partition, so that a loss in one is
+not hidden by a duplicate in another.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def sides(
 
 
 def _both(by_tier: DataFrame) -> DataFrame:
-    """Put the sides next to each other: what came is in the row of each group of the topic."""
+    """Join the sides: each group's row of a topic gets the records that came."""
     whole = F.col("longest_ms")
     is_written = F.col("tier").isin(_IS_WRITTEN)
     readers = F.when(~is_written, F.array("reader")).when(F.size("groups") > 0, F.col("groups"))
@@ -156,7 +156,7 @@ def _added(judged: DataFrame, cell_s: int) -> DataFrame:
 def _explained(
     both: DataFrame, between: DataFrame, grace_ms: int, caught_up: DataFrame | None
 ) -> DataFrame:
-    """Divide what is short by what is known of the group's progress."""
+    """Divide missing records by the known progress of the group."""
     place, counted = Window.partitionBy(*PLACE), F.col("left") > 0
     timed = counted & (F.col("bucket_ms") > 0)
     bucket, is_known = F.col("bucket_ms"), F.col("partition") >= 0
@@ -223,7 +223,7 @@ def _explained(
 def in_stretches(
     rows: DataFrame, by: Iterable[str], belongs: Column, is_sure: Column, name: str
 ) -> DataFrame:
-    """Add a column: whether a row is in a stretch of rows of which one is sure.
+    """Add a column: whether a row is in a stretch that contains a certain row.
 
     A stretch is consecutive rows, by ``bucket_ms``, of the same ``by`` that belong to it.
     """

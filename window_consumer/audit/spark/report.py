@@ -130,7 +130,7 @@ class NoCountsError(UsageError):
 
 @frozen(kw_only=True)
 class Scope:
-    """What a report is about; empty filters match everything."""
+    """The subject of a report; empty filters match everything."""
 
     since_ms: int
     topics: tuple[str, ...] = ()
@@ -175,7 +175,7 @@ def counts(session: SparkSession, path: str, since_ms: int) -> DataFrame:
 def quarantined(session: SparkSession, path: str, since_ms: int) -> DataFrame | None:
     """Return quarantined records of counts, written since then and a day before.
 
-    The columns are ``tables.QUARANTINE``; None where there are none.
+    The columns are ``tables.QUARANTINE``; None if there are none.
     """
     taken = snapshots.of(session, path, QUARANTINE, {"subject": "audit"})
     if taken is None or taken.is_empty:

@@ -1,4 +1,4 @@
-"""Rules that tie several keys together. Each message explains all ways out."""
+"""Rules about several keys. Each message lists every way to fix the conflict."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _OR_PARK: Final = """
   park:     it moves to retry.levels, and later ones of its key wait for it in a park topic"""
 
 _NO_CLASSES: Final = """\
-is missing: what makes the classes, for example by: header('tenant'), by: topic or by: key"""
+is missing: what defines a class, for example by: header('tenant'), by: topic or by: key"""
 
 _RATE_OF_CLASSES: Final = """\
-is for each class, and no classes are made: write fair.by, for example by: header('tenant'), or \
-another per"""
+is per class, but no classes are defined: write fair.by, for example by: header('tenant'), or \
+choose another per"""
 
 _ALL_ALIKE: Final = """\
-is strict, and all classes weigh the same; write weights, for example {urgent: 10, default: 1}"""
+is strict, but all classes weigh the same; write weights, for example {urgent: 10, default: 1}"""
 
 _NO_ACTION: Final = """\
-looks for nothing without an action; choose:
+does nothing without an action; choose:
   action: pause: nothing more starts or leaves until somebody resumes the worker
   action: alert: it is only reported"""
 
 _TOO_MANY: Final = """\
-is {given}, and pool is {pool}, which has {most} at most; choose about the number of \
+is {given}, but pool: {pool} allows at most {most}; choose about the number of \
 processor cores, which is also the default"""
 
 
@@ -64,8 +64,8 @@ def check(
 ) -> list[Problem]:
     """Return conflicts between keys that are valid by themselves.
 
-    ``known`` are the problems of single keys; keys that they left out are not judged. ``sections``
-    are those of features. With ``without_handlers``, keys that decorators may give are not missed.
+    ``known`` holds the problems of single keys; a broken key is not checked again. ``sections``
+    are those of features. With ``without_handlers``, keys that decorators may give can be missing.
     """
     broken = {problem.path[0] for problem in known if problem.path}
     running = [worker for worker in config.workers.values() if worker.enabled]
@@ -100,7 +100,7 @@ def check(
 
 
 def _missing_groups(tree: Tree) -> Iterator[Problem]:
-    """Find workers without a group, those with other problems included."""
+    """Find workers without a group, including workers with other problems."""
     workers = tree.get(("workers",))
     for name, worker in workers.items() if isinstance(workers, dict) else ():
         if isinstance(worker, dict | None) and "group" not in (worker or {}):
@@ -113,8 +113,7 @@ def _missing_groups(tree: Tree) -> Iterator[Problem]:
 def with_defaults(worker: WorkerConfig) -> WorkerConfig:
     """Fill in what follows from other keys.
 
-    Failed records are overtaken unless somebody chose; where a section is the handler, order is
-    kept.
+    on_failure defaults to overtake; in an ordered worker whose handler is a section, to block.
     """
     if worker.is_broadcast:
         worker = _with_broadcast(worker)
@@ -129,7 +128,7 @@ def with_defaults(worker: WorkerConfig) -> WorkerConfig:
 
 
 def _with_at_most_once(worker: WorkerConfig) -> WorkerConfig:
-    """Fill in what follows from one call a record: no ladder."""
+    """Fill in the settings of a worker that calls each record once: no ladder."""
     return evolve(
         worker,
         retry=RetryConfig(attempts=1, crash_attempts=1, when_spent="drop", on_failure="overtake"),
@@ -139,7 +138,7 @@ def _with_at_most_once(worker: WorkerConfig) -> WorkerConfig:
 
 
 def _with_broadcast(worker: WorkerConfig) -> WorkerConfig:
-    """Fill in what follows from there being no group: no ladder, no commits."""
+    """Fill in the settings of a worker without a group: no ladder, no commits."""
     when_spent = worker.broadcast.when_spent
     return evolve(
         worker,
@@ -155,7 +154,7 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
     if worker.topics and worker.patterns:
         yield Problem((*path, "patterns"), "topics is given too; keep one of the two")
     elif not worker.topics and not worker.patterns and not without_handlers:
-        message = "is missing: a list of topic names, or patterns: with a list of expressions"
+        message = "is missing: write a list of topic names, or patterns: with a list of expressions"
         yield Problem((*path, "topics"), message)
     if _must_choose(worker) and worker.retry.on_failure is None and not without_handlers:
         or_park = _OR_PARK if worker.ordering == "key" else ""

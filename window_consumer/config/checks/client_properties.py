@@ -19,14 +19,14 @@ DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
 """librdkafka's default."""
 
 _SCATTERS: Final = """\
-{key} is {value}, and ordering is {ordering}: the copies of a record, in retry levels or put back \
-by dlq redrive, could be assigned to another member than its partition, and would wait there forever
+{key} is {value}, and ordering is {ordering}: copies of a record, from retry levels or dlq \
+redrive, could be assigned to a different member than its partition, and would wait there forever
   to keep the order, leave {key} out: its default is range
   to keep {value}, write ordering: unordered"""
 
 
 def problems_with_clients(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
-    """Find keys of a worker that do not go with the properties of its clients."""
+    """Find keys of a worker that conflict with the properties of its clients."""
     yield from _must_be_below_half(
         config,
         worker,
@@ -35,7 +35,7 @@ def problems_with_clients(config: Config, worker: WorkerConfig, tree: Tree) -> I
         ("consumer", "max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS),
     )
     if worker.delivery is DeliveryMode.EXACTLY_ONCE:
-        # The brokers abort transactions that are open for so long, and each would be.
+        # Brokers abort transactions that stay open this long, and every one would.
         yield from _must_be_below_half(
             config,
             worker,
@@ -53,11 +53,11 @@ def _must_be_below_half(
     ours: tuple[str, float],
     theirs: tuple[Client, str, int],
 ) -> Iterator[Problem]:
-    """Compare a duration of ours, in seconds, with a client's property, in ms, and its default."""
+    """Compare our duration, in seconds, with a client's property or its default, in ms."""
     (name, seconds), (client, key, default) = ours, theirs
     raw = effective_kafka(config, worker, client).get(key, default)
     if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,18}", str(raw)):
-        return  # librdkafka refuses it when the client is created, and names its own range
+        return  # librdkafka refuses it when the client is created, and reports its own range
     half_s = int(raw) / 1000 / 2
     if seconds < half_s:
         return

@@ -19,9 +19,9 @@ _OF_HANDLERS: Final = ("handler", "routes", "otherwise", "pool")
 def feature_problems(
     config: Config, tree: Tree, broken: Collection[str | int], sections: Sections
 ) -> Iterator[Problem]:
-    """Yield what is wrong with sections although each key is right, except ``broken`` ones."""
+    """Yield conflicts between the keys of each section, except the ``broken`` ones."""
     yield from _same_address(config, sections)
-    # A broken section has its defaults, not what the user wrote: others would miss that.
+    # A broken section holds its defaults, not what the user wrote: checks would mislead.
     is_whole = not any(each.name in broken for each in sections.file)
     path: Path
     for each in sections.file:
@@ -42,15 +42,15 @@ def feature_problems(
 
 
 def _handled(worker: WorkerConfig, tree: Tree, sections: Sections) -> Iterator[Problem]:
-    """Yield what a worker says about handlers although one of its sections is the handler."""
+    """Yield keys about handlers in a worker that has a section as its handler."""
     path: Path = ("workers", worker.name)
     for second in sections.handling(worker)[1:]:
-        message = f"is given, and so is {worker.handled_by}: a record goes to one of them"
+        message = f"is given, and so is {worker.handled_by}: keep one of the two"
         yield Problem((*path, second), message)
     for key in _OF_HANDLERS:
         if tree.get((*path, key)) is not None:
-            message = f"is for handlers of an application, and {worker.handled_by} is the handler"
-            yield Problem((*path, key), f"{message}: take {key} out")
+            message = f"is for handlers of an application, but {worker.handled_by} is the handler"
+            yield Problem((*path, key), f"{message}: remove {key}")
 
 
 def _same_address(config: Config, sections: Sections) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""What keeps a login from working, and properties that contradict it."""
+"""Checks whether a login can work, and whether Kafka properties contradict it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Place = tuple[Path, KafkaConfig]
 
 
 def login_problems(config: Config, tree: Tree) -> Iterator[Problem]:
-    """Yield the problems of the logins of all workers, and of what runs beside them."""
+    """Yield the problems of the logins of all workers, and of other clients."""
     top: Place = (("kafka",), config.kafka)
     running = [worker for worker in config.workers.values() if worker.enabled]
     if not running or not BOOTSTRAP.isdisjoint(config.kafka.common):
@@ -35,7 +35,7 @@ def login_problems(config: Config, tree: Tree) -> Iterator[Problem]:
 
 
 def problems_of(places: Sequence[Place], tree: Tree) -> Iterator[Problem]:
-    """Yield what is wrong with the login of the first section that has one, and all properties.
+    """Yield the problems of the first login among the sections, and of all their properties.
 
     The properties of a section override those of the sections after it.
     """
@@ -61,7 +61,7 @@ def problems_of(places: Sequence[Place], tree: Tree) -> Iterator[Problem]:
 
 
 def properties_with_login(kafka: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the properties of a client outside of a file, whose key ``login`` is a login.
+    """Return the properties of a client that no file configures; its key ``login`` is a login.
 
     Raises UsageError; ``where`` begins its message.
     """
@@ -85,5 +85,5 @@ def properties_with_login(kafka: Mapping[str, Any], where: str) -> dict[str, Any
 
 def _contradiction(key: str, login: Login, where: str) -> str:
     if key == PROTOCOL:
-        return f"has to be {' or '.join(PROTOCOLS)} with login: {login.kind} ({where})"
+        return f"must be {' or '.join(PROTOCOLS)} with login: {login.kind} ({where})"
     return f"contradicts login: {login.kind} ({where}), which sets it: remove one of the two"

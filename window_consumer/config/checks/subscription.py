@@ -1,4 +1,4 @@
-"""Rules about what workers read, and about the names of the topics for their copies."""
+"""Rules about the topics that workers read, and the names of topics for their copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.tree import Path, Tree
 
 _TWICE: Final = """\
-{what} is read by the worker {other} of the same group ({where}); each record goes to one of them
+{what} is also read by the worker {other} of the same group ({where}); each record reaches only one
   to run both handlers on every record, give one of the workers a group of its own
   to run one handler, merge the workers or remove the topic from one of them"""
 
@@ -33,7 +33,7 @@ _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
 
 def overlap(worker: WorkerConfig, other: WorkerConfig, tree: Tree) -> Iterator[Problem]:
-    """Yield what two workers of one group would both read."""
+    """Yield the topics that two workers of one group would both read."""
     if worker.group != other.group or worker.is_broadcast:
         return
     for key, expression, shared in _shared(worker, other):
@@ -45,7 +45,7 @@ def overlap(worker: WorkerConfig, other: WorkerConfig, tree: Tree) -> Iterator[P
 
 
 def _shared(worker: WorkerConfig, other: WorkerConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield key and item of the worker's subscription, with what the other worker shares."""
+    """Yield key and item of the worker's subscription, and what it shares with the other worker."""
     for topic in worker.topics:
         if topic in other.topics or any(re.search(p, topic) for p in other.patterns):
             yield "topics", topic, f"the topic {topic}"
@@ -60,7 +60,7 @@ def _shared(worker: WorkerConfig, other: WorkerConfig) -> Iterator[tuple[str, st
 def ladder_topics(
     workers: list[WorkerConfig], topics: TopicsConfig, tree: Tree
 ) -> Iterator[Problem]:
-    """Yield topics that are read twice, or share a topic for copies, and wrong names of such."""
+    """Yield topics that are read twice or share a topic for copies, and wrong names of those."""
     owners: dict[str, tuple[WorkerConfig, str]] = {}
     for worker in workers:
         own = TopicNames(worker, topics)
@@ -82,7 +82,7 @@ def _wrong_copies(
     owners: dict[str, tuple[WorkerConfig, str]],
     tree: Tree,
 ) -> Iterator[Problem]:
-    """Yield problems with the names of the topics for copies of one topic's records."""
+    """Yield problems with the names of one topic's retry, park and dead-letter topics."""
     path: Path = ("workers", worker.name, "topics", worker.topics.index(topic))
     own = TopicNames(worker, topics)
     for name in own.ladder(topic):
@@ -105,6 +105,6 @@ def _wrong_copies(
 
 
 def _matches(filled: str, topic: str) -> bool:
-    """Return whether a topic's name could come from a template whose group is filled in."""
+    """Return whether a template with its group filled in could produce a topic's name."""
     pieces = re.split(r"\{(?:topic|delay)\}", filled)
     return re.fullmatch(".+".join(map(re.escape, pieces)), topic) is not None

@@ -42,10 +42,10 @@ class TopicsConfig:
     retry: str = field(
         default="{group}.{topic}.retry.{delay}",
         metadata=about(
-            "The name of a worker's retry topics; {delay} is a level's delay, or now for the "
-            "topic that gets redriven dead letters.",
+            "The name of a worker's retry topics; {delay} is a level's delay, or `now` for the "
+            "topic of redriven dead letters.",
             kind=kinds.template("{group}.{topic}.retry.{delay}", "{delay}"),
-            reason="one topic for each delay, so that no long wait holds up a short one",
+            reason="one topic per delay, so that no long wait delays a short one",
         ),
     )
     park: str = field(
@@ -68,7 +68,7 @@ class TopicsConfig:
 
 @frozen(kw_only=True)
 class DlqConfig:
-    """What dead letters show to a reader, and what they hide."""
+    """What readers see of dead letters, and what is hidden."""
 
     mask: tuple[str, ...] = field(
         default=(),
@@ -91,7 +91,7 @@ class ErrorsConfig:
             "their classes and stacks. A text may quote a record; `@app.redact` can remove "
             "confidential parts.",
             kind=kinds.choice("full", "class"),
-            reason="a dead letter should tell its reader what was wrong with it",
+            reason="a dead letter should explain its failure",
         ),
     )
 
@@ -114,7 +114,7 @@ class WindowConfig:
         metadata=about(
             "The records of a full cell.",
             kind=kinds.whole_number(1, 100_000),
-            reason="the batch size at which the client delivers fastest",
+            reason="the client delivers fastest in batches of this size",
         ),
     )
 
@@ -128,8 +128,8 @@ class BatchConfig:
         metadata=about(
             "The records of a full batch, which is called at once.",
             kind=kinds.whole_number(1, 100_000),
-            reason="beyond it, writing many rows at once stops getting cheaper; most bulk "
-            "interfaces accept it",
+            reason="writing more rows at once saves little, and most bulk interfaces accept this "
+            "many",
             decorators="lifted",
         ),
     )
@@ -139,7 +139,7 @@ class BatchConfig:
             "A batch with this many records is called when a slot is free and no more records are "
             "waiting.",
             kind=kinds.whole_number(1, 100_000),
-            reason="no record waits without need, and under load batches grow while slots are busy",
+            reason="no record waits needlessly, and under load batches grow while slots are busy",
             decorators="lifted",
         ),
     )
@@ -149,7 +149,7 @@ class BatchConfig:
             "A smaller batch is called after this time, counted from when its first record could "
             "start.",
             kind=kinds.duration(0.001, HOUR_S),
-            reason="half a second more hardly matters where records are collected anyway",
+            reason="half a second hardly matters to batched records",
             decorators="lifted",
         ),
     )
@@ -157,33 +157,33 @@ class BatchConfig:
 
 @frozen(kw_only=True)
 class ParkConfig:
-    """What is parked, and what follows a dead letter, with on_failure: park."""
+    """Limits of on_failure: park, and what happens after a dead letter."""
 
     max_keys: int = field(
         default=100_000,
         metadata=about(
-            "While so many keys of a partition are in the ladder, no further record of it is "
-            "parked: successors wait in the source, whose window fills.",
+            "While this many keys of a partition are in the ladder, no more of its records are "
+            "parked: later ones wait in the source topic, and its window fills.",
             kind=kinds.whole_number(1, 10_000_000),
-            reason="more keys than that point to an outage, and the breaker should have seen it",
+            reason="more keys than that point to an outage, which the breaker should have caught",
         ),
     )
     max_records: int = field(
         default=1_000_000,
         metadata=about(
-            "The same for the records of these keys, wherever they wait.",
+            "The same limit for all waiting records of these keys.",
             kind=kinds.whole_number(1, 100_000_000),
-            reason="some ten megabytes of memory",
+            reason="about ten megabytes of memory",
         ),
     )
     on_dead: Literal["go_on", "follow"] = field(
         default="go_on",
         metadata=about(
-            "What the records do that wait behind one that becomes a dead letter. go_on: they are "
-            "called. follow: they become dead letters, too, with the header wc-follows, so that "
-            "one redrive brings them back in order.",
+            "What happens to records that wait behind a dead letter. go_on: they are "
+            "called. follow: they become dead letters, too, with the header wc-follows, and "
+            "one redrive returns them in order.",
             kind=kinds.choice("go_on", "follow"),
-            reason="a key should not stop for one bad record, unless its records build on another",
+            reason="one bad record should not stop a key, unless its records depend on each other",
         ),
     )
 
@@ -213,10 +213,10 @@ class RetryConfig:
         default=3,
         metadata=about(
             "How often the process may die while a record runs alone, before that record leaves "
-            "without another call. A record runs alone after the second unclean end at the same "
+            "without another call. Records run alone after the second crash at the same "
             "committed offset.",
             kind=kinds.whole_number(1, 100),
-            reason="one death may be a kill or a lost machine; three while this very record ran "
+            reason="one death may be a kill or a lost machine; three while the same record ran "
             "alone are not",
         ),
     )
@@ -246,7 +246,7 @@ class RetryConfig:
             kind=kinds.list_of(
                 kinds.exception_class(), "dotted names of exception classes", may_be_empty=True
             ),
-            reason="only the application knows which errors are hopeless",
+            reason="only the application knows which errors are permanent",
             decorators="lifted",
         ),
     )
@@ -273,11 +273,11 @@ class RetryConfig:
     on_oversize: Literal["hold", "stop", "reference"] = field(
         default="hold",
         metadata=about(
-            "What to do with a copy that is too large for its topic although the error's texts "
-            "are already cut: retry until somebody raises the limit, stop the worker, or write a "
+            "What to do with a copy that is too large for its topic even with shortened error "
+            "texts: retry until somebody raises the limit, stop the worker, or write a "
             "reference instead of the value.",
             kind=kinds.choice("hold", "stop", "reference"),
-            reason="loses nothing and is not urgent: only the committed offset stops",
+            reason="loses nothing: only the committed offset stops, and there is time to react",
         ),
     )
     on_failure: Literal["overtake", "block", "park"] | None = field(
@@ -287,11 +287,11 @@ class RetryConfig:
             "without attempts left leaves, and later ones of its lane continue. park: it moves to "
             "the levels, and later ones of its key wait for it in the park topic.",
             kind=kinds.choice("overtake", "block", "park"),
-            reason="order or progress: for an ordered worker, somebody has to choose",
+            reason="an ordered worker must choose between order and progress",
             default="overtake without ordering; else none: required",
         ),
     )
     park: ParkConfig = field(
         factory=ParkConfig,
-        metadata=about("Bounds, and what follows a dead letter, with on_failure: park."),
+        metadata=about("Limits of on_failure: park, and what happens after a dead letter."),
     )

@@ -1,4 +1,4 @@
-"""The section `workers.X.broadcast`: where each process begins, and what failed records become."""
+"""The section `workers.X.broadcast`: where each process begins, and what happens to failures."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ class BroadcastConfig:
     from_: Literal["latest", "earliest"] | float = field(
         default="latest",
         metadata=about(
-            "Where each process begins: with the records that come after its start, with the "
-            "first record, or with the records that are not older than this age. Partitions and "
+            "Where each process begins: with records that arrive after its start, with the "
+            "earliest record, or with records no older than this age. Partitions and "
             "topics that appear later begin at their earliest record.",
             kind=begin_kind(),
-            reason="who must know what was before says so; it may take a while",
+            reason="a process that needs earlier records must ask for them, and may wait for them",
         ),
     )
     when_spent: Literal["stop", "drop"] = field(
         default="stop",
         metadata=about(
             "What happens to a record without attempts left: the worker stops, or the record is "
-            "dropped and counted. The same holds for a record that no handler takes.",
+            "dropped and counted. The same applies to a record that no handler takes.",
             kind=kinds.choice("stop", "drop"),
-            reason="a process that has missed a record is not what the others are",
+            reason="a process that missed a record would differ from the others",
         ),
     )

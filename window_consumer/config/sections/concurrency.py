@@ -20,7 +20,7 @@ _RANGE: Final = "a range of whole numbers such as 1..200"
 
 @frozen
 class AutoConcurrency:
-    """The bounds, both included, within which the worker finds its own concurrency."""
+    """The bounds, both included, within which the worker chooses its concurrency."""
 
     lower: int = 1
     upper: int = 200
@@ -30,7 +30,7 @@ class AutoConcurrency:
 
 
 def pool_kind() -> ValueKind:
-    """The name of a kind of pool; kinds registered when a value is read count."""
+    """The name of a kind of pool, among those registered when the value is read."""
     return evolve(
         kinds.choice(*configurable()), read=lambda raw: kinds.choice(*configurable()).read(raw)
     )
@@ -39,7 +39,7 @@ def pool_kind() -> ValueKind:
 def with_cores(given: Any, read: int | AutoConcurrency, cores: int) -> int | AutoConcurrency:
     """Return the concurrency of a worker whose slots compute in parallel.
 
-    If nothing is ``given``, or just auto, it follows from the usable cores: more slots would only
+    Without a ``given`` number or range, it follows from the usable cores: more slots would only
     take turns.
     """
     if given is None:
@@ -113,15 +113,15 @@ def _read_range(raw: Any) -> AutoConcurrency:
         raise InvalidError.of(raw, _RANGE)
     lower, upper = map(int, found.groups())
     if lower > upper:
-        wrong = "has its ends the wrong way round"
+        wrong = "has its ends in the wrong order"
         raise InvalidError.of(raw, _RANGE, wrong, f"write {upper}..{lower}")
     if lower < 1 or upper > MOST:
-        raise InvalidError.of(raw, _RANGE, f"has to lie within 1..{MOST}")
+        raise InvalidError.of(raw, _RANGE, f"must lie within 1..{MOST}")
     return AutoConcurrency(lower, upper)
 
 
 def _wrong_text(raw: str) -> tuple[str, str]:
-    """Return what is wrong with a text, and what was probably meant."""
+    """Return the problem with a text, and the probable correction."""
     if re.fullmatch(r"[0-9]{1,18}", raw):
         return "", "write it without quotes"
     if ".." in raw:

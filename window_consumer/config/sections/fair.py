@@ -24,7 +24,7 @@ Weights = Mapping[str, float]
 _LEAST, _MOST = 0.001, 1_000_000.0
 
 _FIELDS: Final = {name: kind for name, kind in RECORD_FIELDS.items() if kind is not FieldKind.TIME}
-"""A class for each moment would be one for each record."""
+"""Properties that cannot define classes: with a time, each record would be its own class."""
 
 
 def property_kind() -> ValueKind:
@@ -57,7 +57,7 @@ def weights_kind() -> ValueKind:
             if isinstance(weight, bool) or not isinstance(weight, int | float):
                 problems.append(Problem((name,), f"{weight!r} is not {limits}"))
             elif weight == 0:
-                message = "is 0: such a class would never run; write a small weight"
+                message = "is 0, and such a class would never run; write a small weight"
                 problems.append(Problem((name,), message))
             elif not _LEAST <= weight <= _MOST:
                 problems.append(Problem((name,), f"{weight!r} is not {limits}"))
@@ -77,7 +77,7 @@ def weights_kind() -> ValueKind:
 
 @frozen
 class AtMost:
-    """What one class may hold: a share of the slots while others wait, or a number of slots."""
+    """The most slots of one class: a share while others wait, or a number."""
 
     share: float = 1.0
     slots: int | None = None
@@ -113,8 +113,8 @@ class FairConfig:
     by: Property | None = field(
         default=None,
         metadata=about(
-            "What the class of a record is: key, topic, a header such as header('tenant'), or a "
-            "condition, which makes the classes true and false. Records without a value share one "
+            "The class of a record: its key, topic, a header such as header('tenant'), or a "
+            "condition, with the classes true and false. Records without a value share one "
             "class.",
             kind=property_kind(),
             default="none: records start in the order of their arrival",
@@ -123,7 +123,7 @@ class FairConfig:
     weights: Weights = field(
         factory=dict,
         metadata=about(
-            "The weights of classes; `default` is that of each class that is not listed.",
+            "The weights of classes; `default` applies to each class that is not listed.",
             kind=weights_kind(),
             default="none: all classes weigh 1",
         ),
@@ -143,22 +143,22 @@ class FairConfig:
             "With order: strict, the slot time for all classes but the first one while it has "
             "records. With 0% they get none.",
             kind=kinds.percent(0.0, 0.5),
-            reason="the others still get somewhere, and the first one hardly notices",
+            reason="the others still make progress, and the first one hardly notices",
         ),
     )
     at_most: AtMost = field(
         default=AtMost(),
         metadata=about(
-            "What one class may hold: a percentage of the slots while others wait, or a number of "
-            "slots at any time. Retries that are due are not held back by it.",
+            "The most slots of one class: a percentage while others wait, or a number at any time. "
+            "It does not hold back retries that are due.",
             kind=at_most_kind(),
-            default="100%: only shares decide",
+            default="100%: only the shares apply",
         ),
     )
     max_classes: int = field(
         default=10_000,
         metadata=about(
-            "How many classes may have records at once. Those of further ones join the records "
+            "How many classes may have records at once. Records of further classes join those "
             "without a class, and are counted.",
             kind=kinds.whole_number(1, 1_000_000),
             reason="a class takes half a kilobyte",

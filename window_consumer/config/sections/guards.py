@@ -27,9 +27,9 @@ class BreakerConfig:
     failures: float = field(
         default=0.5,
         metadata=about(
-            "When more than this share of the last new records failed, nothing leaves until it is "
-            "clear why; with 100%, when all did. Only a record's first call counts: no retries, no "
-            "copies in retry levels, and no fatal failures.",
+            "The breaker opens when more than this share of the last new records failed; with "
+            "100%, when all did. Only a record's first call counts: no retries, no copies in "
+            "retry levels, and no fatal failures.",
             kind=kinds.percent(0.01, 1.0),
             reason="bad records are few; when most records fail, something else is wrong",
         ),
@@ -37,8 +37,8 @@ class BreakerConfig:
     window: float = field(
         default=30.0,
         metadata=about(
-            "After this time without a new record the last ones are forgotten; also the time over "
-            "which pages show failures.",
+            "The last records are forgotten after this time without a new one. Pages show "
+            "failures over the same time.",
             kind=kinds.duration(1.0, HOUR_S),
             reason="long enough for slow handlers to make enough calls",
         ),
@@ -46,10 +46,10 @@ class BreakerConfig:
     min_calls: int = field(
         default=20,
         metadata=about(
-            "The breaker judges by this many of the last new records. In an ordered worker a key "
+            "The breaker considers this many of the last new records. In an ordered worker a key "
             "counts once.",
             kind=kinds.whole_number(1, 1000),
-            reason="with a smaller number, a few bad records in a row would open it",
+            reason="with fewer, some bad records in a row would open it",
         ),
     )
     cool_down: float = field(
@@ -58,17 +58,17 @@ class BreakerConfig:
             "The longest time between two calls that test whether an outage is over, and the "
             "longest pause while most new records raise RetryLater.",
             kind=kinds.duration(0.1, HOUR_S),
-            reason="in a long outage, a call every half minute disturbs nobody",
+            reason="one call every half minute does no harm in a long outage",
         ),
     )
     max_hold: float = field(
         default=600.0,
         metadata=about(
-            "When nothing has succeeded and nothing new has come for this long, held records are "
-            "called once more, one at a time, and leave if they fail; with lag behind full windows "
-            "at most 20 each time.",
+            "After this long without a success and without new records, held records are "
+            "called once more, one at a time, and leave if they fail; at most 20 each time while "
+            "lag waits behind full windows.",
             kind=kinds.duration_or_never(1.0, 24 * HOUR_S),
-            reason="longer than most outages, and records that always fail at the end of a topic "
+            reason="longer than most outages; records at the end of a topic that always fail still "
             "leave within minutes",
         ),
     )
@@ -83,7 +83,7 @@ class StallConfig:
         metadata=about(
             "A call that runs longer than this is stalled. Set it above the longest healthy call.",
             kind=kinds.duration(0.1, 24 * HOUR_S),
-            reason="most calls that take longer never return: no timeout, or a lock",
+            reason="calls that take longer rarely return: they lack a timeout, or wait for a lock",
         ),
     )
     action: Literal["move", "retry", "report"] = field(
@@ -101,10 +101,10 @@ class StallConfig:
     max_abandoned: int | None = field(
         default=None,
         metadata=about(
-            "The abandoned calls that may be running at once. One more stops the worker, because "
+            "How many abandoned calls may run at once. One more stops the worker, because "
             "a thread cannot be stopped, only the process.",
             kind=kinds.whole_number(0, 10_000),
-            reason="limits the threads; if more calls hang, a new process is better",
+            reason="limits the threads; if more calls hang, the process should restart",
             default="a quarter of concurrency (of its upper end with auto), at least 1",
         ),
     )
@@ -112,7 +112,7 @@ class StallConfig:
 
 @frozen(kw_only=True)
 class NewFailureConfig:
-    """What happens when a version of the application fails as no other one did."""
+    """What happens when a version of the application fails in a new way."""
 
     action: Literal["pause", "alert"] | None = field(
         default=None,
@@ -126,10 +126,10 @@ class NewFailureConfig:
     share: float = field(
         default=0.05,
         metadata=about(
-            "A failure counts once it takes more than this share of the calls. It is new if none "
-            "of the newest 10,000 dead letters at the start that other versions wrote has its "
-            "fingerprint: the class of the error and where it was raised. Of a record, only the "
-            "first call in a topic counts.",
+            "A failure counts when more than this share of the calls end in it. It is new if its "
+            "fingerprint (the error's class and where it was raised) is not among the newest "
+            "10,000 dead letters that other versions had written before the start. Only a "
+            "record's first call in a topic counts.",
             kind=kinds.percent(0.001, 1.0),
             reason="single bad records come with any version; a bad version fails for many",
         ),
@@ -137,15 +137,15 @@ class NewFailureConfig:
     min_calls: int = field(
         default=20,
         metadata=about(
-            "The least number of calls in the window by which it is judged.",
+            "A failure is judged only after this many calls in the window.",
             kind=kinds.whole_number(1, 100_000),
-            reason="of fewer calls, a single failure would be a large share",
+            reason="a single failure would be a large share of fewer calls",
         ),
     )
     window: float = field(
         default=60.0,
         metadata=about(
-            "The time over which calls and failures are counted, in each process by itself.",
+            "The time over which each process counts its calls and failures.",
             kind=kinds.duration(1.0, HOUR_S),
             reason="long enough for slow handlers to make enough calls",
         ),

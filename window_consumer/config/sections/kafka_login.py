@@ -1,4 +1,4 @@
-"""``kafka.login``: a word, or a mapping with ``kind`` and what this kind of login needs."""
+"""``kafka.login``: a word, or a mapping with ``kind`` and the keys of that kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from window_consumer.kafka.login import LOGINS, login_properties
 from window_consumer.kafka.login.login import Login
 
 NO_LOGIN: Final = "none"
-"""The word of a worker that does not log in as the top of the file says."""
+"""With this word, a worker does not use the login at the top of the file."""
 
 LoginChoice = Login | Literal["none"]
 
@@ -27,7 +27,7 @@ def login_kind() -> ValueKind:
 
 
 def with_login(properties: Mapping[str, Any], *choices: LoginChoice | None) -> dict[str, Any]:
-    """Return a client's properties with those of a login, the first choice that there is."""
+    """Return a client's properties with those of a login: the first choice that is not None."""
     login = next(filter(None, choices), None)
     if not isinstance(login, Login):
         return dict(properties)
@@ -82,7 +82,7 @@ def _is_required(key: attrs.Attribute[Any]) -> bool:
 
 
 def _text(raw: Any) -> str:
-    """Read a text. The message shows no value, which may be a secret."""
+    """Read a text. The message never shows the value, which may be a secret."""
     if not isinstance(raw, str):
         is_scalar = isinstance(raw, int | float)
         message = "expected text" + ("; write it in quotes" if is_scalar else "")

@@ -55,7 +55,7 @@ class KafkaConfig:
         metadata=about(
             "How all clients log in: msk-iam, oidc, gcp or azure, see docs/login.md. It sets"
             " security.protocol and sasl.mechanism, and gets and renews tokens. In a worker, none"
-            " means that the login at the top is not for its clients.",
+            " switches off the login at the top for its clients.",
             kind=login_kind(),
             default="none",
         ),
@@ -99,22 +99,19 @@ def read_kafka(raw: Any) -> KafkaConfig:
 
 
 def misread(key: str, value: Any, origin: ValueOrigin) -> str | None:
-    """Return what is wrong if YAML reads a property differently from how it is written.
+    """Return the problem if YAML reads a property differently from how it is written.
 
-    YAML reads ``0123`` as 83, which would silently make a wrong password.
+    YAML reads ``0123`` as 83, which would silently change a password.
     """
     if origin.text is None or not isinstance(value, bool | int | float):
         return None
     if as_text(value) == origin.text or (isinstance(value, bool) and not is_secret_key(key)):
         return None
-    return (
-        "YAML would not hand this on as it is written, the way that 0123 becomes 83; "
-        "write it in quotes"
-    )
+    return "YAML would change this value, as it reads 0123 as 83; write it in quotes"
 
 
 def as_text(value: Scalar) -> str:
-    """Write a property's value as librdkafka gets it."""
+    """Convert a property's value to librdkafka's text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

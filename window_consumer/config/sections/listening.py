@@ -1,4 +1,4 @@
-"""Addresses to listen on, as sections of features have them, and their certificates."""
+"""Addresses to listen on, for the sections of features, and their certificates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ListenAddress(NamedTuple):
         if host.startswith("[") and host.endswith("]"):
             host = str(ipaddress.IPv6Address(host[1:-1]))
         elif ":" in host:
-            raise ValueError("an IPv6 address has brackets around it, as in '[::1]:8081'")
+            raise ValueError("an IPv6 address needs brackets, as in '[::1]:8081'")
         elif not re.fullmatch(_HOST_NAME, host):
             raise ValueError("does not begin with a host; 0.0.0.0 means all of this machine")
         return cls(host, int(port))
@@ -69,13 +69,13 @@ def address_kind() -> kinds.ValueKind:
 
 @frozen(kw_only=True)
 class ListenSection:
-    """A section with an address to listen on. No two of them have the same one."""
+    """A section with an address to listen on, which no other section may have."""
 
     listen: str | None
 
     @property
     def address(self) -> ListenAddress | None:
-        """Where to listen; None for nowhere."""
+        """Where to listen; None: nowhere."""
         return None if self.listen is None else ListenAddress.parse(self.listen)
 
 
@@ -85,12 +85,12 @@ def _file_kind(what: str) -> kinds.ValueKind:
 
 @frozen(kw_only=True)
 class TlsConfig:
-    """The identity that an address presents."""
+    """The certificate that a server presents, and its key."""
 
     certificate: str | None = field(
         default=None,
         metadata=about(
-            "The certificate, followed by those that lead to its root.",
+            "The certificate, followed by its chain up to the root.",
             kind=_file_kind("a certificate"),
             default="none: plain HTTP",
         ),
@@ -111,7 +111,7 @@ _MISMATCH: Final = "KEY_VALUES_MISMATCH"
 def certificate_problems(tls: TlsConfig, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield problems of certificate and key: a key below ``tls``, or "", and the reason.
 
-    Relative names start at ``directory``. Reads both files, and reveals nothing of their contents.
+    Relative names start at ``directory``. Reads both files; messages reveal nothing from them.
     """
     if tls.certificate is None or tls.key is None:
         return
@@ -131,8 +131,8 @@ def certificate_problems(tls: TlsConfig, directory: Path) -> Iterator[tuple[str,
         context.load_cert_chain(directory / tls.certificate, directory / tls.key, lambda: "")
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         if getattr(error, "reason", "") == _MISMATCH:
-            why = "the key is not that of the certificate"
+            why = "the key does not belong to the certificate"
         else:
-            why = "both have to be in PEM, the certificate first in its file, the key without a"
+            why = "both must be in PEM, the certificate first in its file, the key without a"
             why += " passphrase"
         yield "", f"{tls.certificate} and {tls.key} cannot be used: {why}"

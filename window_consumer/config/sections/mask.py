@@ -20,13 +20,13 @@ from window_consumer.model.record_contents import TOO_LARGE, TOO_MUCH, hide_reco
 PARTS: Final[tuple[Part, ...]] = ("key", "value", "headers")
 
 _MOST_JSON: Final = 64 * 1024
-"""Bytes of a key that are searched for fields."""
+"""The most bytes of a key to search for fields."""
 
 _MOST_VALUE: Final = 256 * 1024
-"""Bytes of a value that are searched for fields that an exception may quote."""
+"""The most bytes of a value to search for fields that an exception may quote."""
 
 _MOST_LOOKED_INTO: Final = 1024 * 1024
-"""Bytes of all values of a batch that are searched; a failed call takes some milliseconds more."""
+"""The most bytes to search in all values of a batch; this adds milliseconds to a failed call."""
 
 _TOPICS: Final = r"^[a-zA-Z0-9._*-]{1,249}$"
 
@@ -43,7 +43,7 @@ def field_names_kind() -> kinds.ValueKind:
 def _wrong_topic(name: str) -> str | None:
     if re.fullmatch(_TOPICS, name):
         return None
-    return "has characters that no topic has, or none; * matches any text"
+    return "is empty or has characters that no topic may have; * matches any text"
 
 
 @frozen(kw_only=True)
@@ -66,8 +66,8 @@ class MaskRule:
         default=(),
         metadata=about(
             "Fields of JSON values and keys, at any depth, and headers. Case does not matter, `*` "
-            "matches any text, and `customer.name` is `name` in a `customer`. If there are any, a "
-            "value that is not JSON is not shown at all.",
+            "matches any text, and `customer.name` is `name` in a `customer`. If any are given, "
+            "values other than JSON are hidden completely.",
             kind=field_names_kind(),
             default="none",
         ),
@@ -90,7 +90,7 @@ def empty_rules(rules: Iterable[MaskRule]) -> Iterator[Problem]:
     """Yield the rules that hide nothing."""
     for index, rule in enumerate(rules):
         if not rule.fields and not rule.whole:
-            message = "hides nothing: give fields: [...], or whole: [value] for a part of a record"
+            message = "hides nothing: write fields: [...], or whole: [value] for a part of a record"
             yield Problem(("mask", index), message)
 
 
@@ -113,7 +113,7 @@ class MaskRules:
     rules: tuple[MaskRule, ...] = ()
 
     def loggable_key(self, topics: Iterable[str | None], key: bytes | None) -> bytes | str | None:
-        """Return what a log line may show of a key: the key itself, or a text."""
+        """Return a key as log lines may show it: the key itself, or a text."""
         mask = self.of(topics)
         if key is None or not (mask.hides_fields or mask.hides("key")):
             return key
@@ -121,7 +121,7 @@ class MaskRules:
         return key if masked == key.decode("utf-8", "backslashreplace") else masked
 
     def error_text(self, text: str, messages: Sequence[Message]) -> str:
-        """Return an exception's text without what is hidden of the records of its call.
+        """Return an exception's text without the hidden parts of the records of its call.
 
         If they are too large to search, the text is withheld.
         """
@@ -140,8 +140,8 @@ class MaskRules:
     def of(self, topics: Iterable[str | None]) -> FieldMask:
         """Return the mask for one record.
 
-        ``topics`` are the topics that it is in and came from. If one of them is unknown (None),
-        everything that any rule hides is hidden.
+        ``topics`` are its current and original topics. If one is unknown (None), every rule
+        applies.
         """
         names = set(topics)
         if None in names:

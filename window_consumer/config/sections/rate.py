@@ -1,4 +1,4 @@
-"""The key ``rate_per_process``: how many calls may start per time, for what, and the burst."""
+"""The key ``rate_per_process``: how many calls may start per unit of time, and the burst."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RATE_UNITS: Final = {"s": 1, "min": 60, "h": 3600}
 """Units of time for a rate, in seconds."""
 
 BURST_S: Final = 0.1
-"""The default burst is a rate times this, at least one. Less would wait for the poll thread; more
-would be felt by the system to protect.
+"""The default burst is the rate times this, at least one. A smaller burst would wait for the poll
+thread; a larger one would strain the system to protect.
 """
 
 MOST_BURST: Final = 1_000_000
@@ -38,7 +38,7 @@ _SPELLINGS: Final = {
 
 @frozen
 class Rate:
-    """How many calls may start per time."""
+    """How many calls may start per unit of time."""
 
     count: Decimal
     unit: str
@@ -129,7 +129,7 @@ def _parsed(raw: Any, expected: str) -> tuple[Decimal, str]:
     except UnitError as error:
         raise InvalidError.of(raw, expected, str(error), error.hint) from None
     if not _LOWEST <= Fraction(count) / RATE_UNITS[unit] <= _HIGHEST:
-        raise InvalidError.of(raw, expected, f"has to lie between 1 in a day and {_HIGHEST}/s")
+        raise InvalidError.of(raw, expected, f"must lie between 1 a day and {_HIGHEST}/s")
     return count, unit
 
 
@@ -137,7 +137,7 @@ def parse_rate(text: str) -> tuple[Decimal, str]:
     """Return number and unit of a rate such as ``500/s``. Raises UnitError."""
     found = re.fullmatch(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?:/\s*([A-Za-z]*))?\s*", text)
     if found is None:
-        raise UnitError("is no rate")
+        raise UnitError("is not a rate")
     digits, unit = found.groups()
     if not unit:
         raise UnitError("has no unit of time", f"write {digits}/s, {digits}/min or {digits}/h")

@@ -12,10 +12,10 @@ from window_consumer.config.sections.worker import WorkerConfig
 from window_consumer.config.units import format_duration
 
 ENTRY: Final = "now"
-"""The delay in the name of the topic that gets redriven dead letters."""
+"""The delay in the name of the topic for redriven dead letters."""
 
 _MARK: Final = "\0"
-"""It is in no name."""
+"""A character that no name contains."""
 
 
 @frozen
@@ -33,7 +33,7 @@ class TopicNames:
     def retry(self, topic: str, delay: str) -> str:
         """Return the name of the retry topic of a delay such as ``10s``.
 
-        With ENTRY, it is the topic that gets redriven dead letters.
+        With ENTRY, it is the topic for redriven dead letters.
         """
         own = self._worker.own_topics
         template = self._topics.retry if own is None else own.retry
@@ -52,7 +52,7 @@ class TopicNames:
         return [self.dlq(topic), *levels, *([self.park(topic)] if worker.parks else [])]
 
     def is_read(self, name: str) -> bool:
-        """Return whether this is one of the worker's own topics for copies that it reads."""
+        """Return whether this is a topic for copies that the worker itself reads."""
         if self._worker.is_broadcast:
             return False
         examples = [self.retry(_MARK, _MARK)]

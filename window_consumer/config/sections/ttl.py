@@ -17,7 +17,7 @@ _EXPECTED: Final = "a duration such as 30s, or a header: {header: ttl, unit: s, 
 
 @frozen
 class HeaderTtl:
-    """A header that says how long its record may live."""
+    """A header with the time to live of its record."""
 
     header: str
     unit: str

@@ -1,4 +1,4 @@
-"""The section of one worker: its keys, and what follows from them."""
+"""The section of one worker: its keys, and properties derived from them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOUR_S = 3600.0
 
 @frozen
 class OwnTopics:
-    """The topics of a built-in worker, which creates its source and names its ladder itself."""
+    """The topics of a built-in worker, which creates its source and names its own ladder."""
 
     retry: str
     """The template of its retry topics, with ``{delay}``."""
@@ -60,7 +60,7 @@ class WorkerConfig:
     handled_by: str = ""
     """The section of the worker that is its handler; empty if the application has the handler."""
     has_batch: bool = False
-    """The section ``batch`` is given: such a handler gets batches."""
+    """Whether the section ``batch`` is given: such a handler gets batches."""
     enabled: bool = field(
         default=True,
         metadata=about(
@@ -119,12 +119,14 @@ class WorkerConfig:
             "transaction. at_most_once: it is finished before its one call, and a crash loses "
             "calls. broadcast: every process gets every record, without a group.",
             kind=kinds.member(DeliveryMode),
-            reason="loses nothing; for effects that must not repeat, there is once= as well",
+            reason="loses nothing; once= prevents repeated effects",
         ),
     )
     broadcast: BroadcastConfig = field(
         factory=BroadcastConfig,
-        metadata=about("With delivery: broadcast: where to begin, and what failed records become."),
+        metadata=about(
+            "With delivery: broadcast: where to begin, and what happens to failed records."
+        ),
     )
     ordering: Literal["unordered", "key", "partition"] = field(
         default="unordered",
@@ -141,7 +143,7 @@ class WorkerConfig:
             "worker choose by throughput and call durations. With pool: processes, auto ends at "
             "the processor cores that the process may use.",
             kind=concurrency_kind(),
-            reason="16 handlers of 10 ms process 1,600 records/s, and a database can bear 16 "
+            reason="16 handlers of 10 ms process 1,600 records/s, and a database can handle 16 "
             "connections; more processes than cores only take turns",
             default="16; with pool: processes the processor cores that the process may use",
         ),
@@ -163,7 +165,7 @@ class WorkerConfig:
             "start at once after a pause. Retries and copies count. Waiting records hold no slot "
             "and keep their order.",
             kind=rate_kind(),
-            default="none: calls start as soon as there is a slot; burst: a tenth of a second",
+            default="none: calls start as soon as a slot is free; burst: a tenth of a second",
         ),
     )
     fair: FairConfig = field(
@@ -175,8 +177,7 @@ class WorkerConfig:
             "The bytes of payload that the worker may hold in prefetch, windows, buffers and "
             "copies.",
             kind=kinds.size(8 * MIB, 1024**4),
-            reason="fits into a container of 512 MiB, including what each record costs beside its "
-            "bytes",
+            reason="fits in a container of 512 MiB, including the overhead of each record",
         ),
     )
     window: WindowConfig = field(
@@ -184,16 +185,16 @@ class WorkerConfig:
     )
     batch: BatchConfig = field(
         factory=BatchConfig,
-        metadata=about("Which lists of records a batch handler gets.", decorators="never"),
+        metadata=about("Which records a batch handler gets together.", decorators="never"),
     )
     commit_interval: float | None = field(
         default=None,
         metadata=about(
-            "How often progress is committed. With delivery: exactly_once, results become visible "
-            "so often.",
+            "How often progress is committed. With delivery: exactly_once, also how often results "
+            "become visible.",
             kind=kinds.duration(0.01, MINUTE_S),
             reason="limits what a crash repeats, at two small requests a second; a transaction "
-            "takes some milliseconds",
+            "takes a few milliseconds",
             default="500ms; with delivery: exactly_once 100ms",
         ),
     )
@@ -233,7 +234,7 @@ class WorkerConfig:
             "What happens to a record that no handler takes: it is copied to the dead-letter "
             "topic, it is skipped and counted, or the worker stops.",
             kind=kinds.choice("dead_letter", "skip", "stop"),
-            reason="an unexpected record is not lost, and the others continue",
+            reason="no unexpected record is lost, and the others continue",
         ),
     )
     ttl: float | HeaderTtl | None = field(
@@ -264,10 +265,10 @@ class WorkerConfig:
     )
     on_new_failure: NewFailureConfig = field(
         factory=NewFailureConfig,
-        metadata=about("What happens when a new version fails as no other one did."),
+        metadata=about("What happens when a new version fails in a new way."),
     )
     features: Mapping[type, Any] = field(factory=dict, metadata=declared_by_features("worker"))
-    """The sections that features declare, by their classes."""
+    """The sections of features, by class."""
     on_no_offset: Literal["earliest", "latest", "fail"] = field(
         default="earliest",
         metadata=about(
@@ -293,7 +294,7 @@ class WorkerConfig:
     )
 
     def section(self, kind: type[T]) -> T:
-        """Return the section of a feature; a worker that is in no file has its defaults."""
+        """Return the section of a feature; its defaults for a worker that no file configures."""
         found: T | None = self.features.get(kind)
         return kind() if found is None else found
 

@@ -41,7 +41,7 @@ class Debugger(pdb.Pdb):
     was_quit = False
 
     def set_quit(self) -> None:
-        """Quit: the user asked for it, or the input ended."""
+        """Quit, because the user did or the input ended."""
         self.was_quit = True
         super().set_quit()
 
@@ -177,10 +177,10 @@ def _debug(app: AppDefinition, handler: HandlerSpec, letter: DeadLetter) -> int:
         return _quit()
     click.echo("the handler returned: the record would be done", err=True)
     for result in results:
-        click.echo(f"not produced, as this is no worker: {result!r}", err=True)
+        click.echo(f"not produced, because this is not a worker: {result!r}", err=True)
     return OK
 
 
 def _quit() -> int:
-    click.echo("quit: the handler was not run to its end", err=True)
+    click.echo("quit: the handler did not run to its end", err=True)
     return OK

@@ -75,7 +75,7 @@ def _as_text(found: list[tuple[DeadLetterTopic, DeadLetterCounts]], now_ms: int)
 def _total(counts: DeadLetterCounts) -> str:
     letters = "dead letter" if counts.total == 1 else "dead letters"
     if counts.unknown:
-        why = f"which of them are resolved may not be read: {counts.unknown}"
+        why = f"reading which of them are resolved is not permitted: {counts.unknown}"
         return f"{counts.total} {letters}; {why}"
     return f"{counts.total} {letters}, {counts.open} open, {counts.resolved} resolved"
 

@@ -28,7 +28,7 @@ from window_consumer.plan.loading import load_app
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _WAIT_S = 10.0
-"""How long to wait for Kafka: a user sits at the terminal."""
+"""How long to wait for Kafka; short, because a user waits."""
 
 
 _TOPICS = (
@@ -46,7 +46,7 @@ _TOPICS = (
         multiple=True,
         metavar="WORKER",
         shell_complete=workers_named,
-        help="Only dead letters of this.",
+        help="Only dead letters of this one.",
     ),
     click.option(
         "--topic",

@@ -30,7 +30,7 @@ def _before(text: str) -> Before:
     type=TextParam("time", _before),
     required=True,
     metavar="TIME|OFFSET",
-    help="Delete what was written before: 2026-11-21T10:00 (UTC), 14d (ago), or an offset.",
+    help="Delete dead letters written before: 2026-11-21T10:00 (UTC), 14d (ago), or an offset.",
 )
 @click.option("--partition", type=click.IntRange(0), default=None, help="Only in this partition.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be deleted.")
@@ -54,7 +54,7 @@ def purge_command(
         cuts = cuts_of(topics.topics, before, partition)
         if cuts and not dry_run and not yes:
             would = "\n".join(f"  {_in_words(cut)}" for cut in cuts)
-            raise UsageError(f"this would delete for good:\n{would}\nadd --yes to do it")
+            raise UsageError(f"this would permanently delete:\n{would}\nadd --yes to do it")
         done = not dry_run
         if done:
             purge(cuts)
@@ -64,7 +64,7 @@ def purge_command(
     return open_dead_letters(options, action)
 
 
-def _as_text(cuts: Sequence[PurgePoint], before: Before, done: bool) -> str:  # noqa: FBT001 - one of two reports
+def _as_text(cuts: Sequence[PurgePoint], before: Before, done: bool) -> str:  # noqa: FBT001 - private
     if not cuts:
         return f"nothing is before {_limit(before)}"
     title = "deleted" if done else "would be deleted"
@@ -83,6 +83,6 @@ def _limit(before: Before) -> str:
     return datetime.fromtimestamp(before.time_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
-def _as_json(cuts: Sequence[PurgePoint], done: bool) -> str:  # noqa: FBT001 - one of two reports
+def _as_json(cuts: Sequence[PurgePoint], done: bool) -> str:  # noqa: FBT001 - private
     named = [cut.as_json() for cut in cuts]
     return json.dumps({"deleted": done, "partitions": named}, indent=2)

@@ -33,8 +33,8 @@ from window_consumer.plan.loading import load_app, load_without_handlers
 
 _SAY_S = 5.0
 _LEFT = (
-    "the same command does not read again what was left: fix the reason, then choose the dead"
-    " letter by its id (dlq show prints it): --where \"id == 'orders/0/17'\" --restart"
+    "the same command does not read dead letters again that were left: fix the reason, then"
+    " select one by its id (see dlq show): --where \"id == 'orders/0/17'\" --restart"
 )
 
 
@@ -71,7 +71,7 @@ _LEFT = (
     default=3,
     show_default=True,
     metavar="N",
-    help="Leave records that were put back N times already.",
+    help="Leave records that were already put back N times.",
 )
 @click.option(
     "--transactional",
@@ -81,7 +81,7 @@ _LEFT = (
 @click.option(
     "--restart",
     is_flag=True,
-    help="Start over at the first dead letter: those that were put back go back again.",
+    help="Start over at the first dead letter; this puts back resolved ones again.",
 )
 @common.short_start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -141,10 +141,8 @@ def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
         lines.append(f"  {job.topics.source} {consequence}")
     text = "\n".join(lines)
     if not agreed:
-        raise UsageError(
-            f"--to-source: what is put into a source topic\n{text}\nadd --yes to do it"
-        )
-    click.echo(f"--to-source: what is put into a source topic\n{text}", err=True)
+        raise UsageError(f"--to-source: records in a source topic\n{text}\nadd --yes to do it")
+    click.echo(f"--to-source: records in a source topic\n{text}", err=True)
 
 
 def _groups_of(job: RedriveJob) -> list[str]:
@@ -203,7 +201,7 @@ class _Report:
         for number, what in (
             (counts.not_matching, "do not match"),
             (counts.resolved_before, "were put back before"),
-            (counts.guarded, f"left: put back {job.request.max_redrives} times already"),
+            (counts.guarded, f"left: already put back {job.request.max_redrives} times"),
             (counts.unavailable, "left: their values are gone"),
             (counts.refused, "left: too large"),
         ):

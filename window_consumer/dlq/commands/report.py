@@ -39,7 +39,7 @@ _A_PAGE = b"<!DOCTYPE html>"
 @click.command("report")
 @pipeline_config
 @click.option(
-    "--since", "since_s", type=DURATION, metavar="DURATION", help="Only what failed since then."
+    "--since", "since_s", type=DURATION, metavar="DURATION", help="Only failures since then."
 )
 @click.option(
     "--topic",
@@ -47,7 +47,7 @@ _A_PAGE = b"<!DOCTYPE html>"
     multiple=True,
     metavar="TOPIC",
     shell_complete=topics_named,
-    help="Only this topic: the records' own, or that of the dead letters; may be repeated.",
+    help="Only this topic, of the records or of the dead letters; may be repeated.",
 )
 @click.option(
     "--group", "groups", multiple=True, metavar="GROUP", help="Only this one's; may be repeated."
@@ -61,7 +61,7 @@ _A_PAGE = b"<!DOCTYPE html>"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
-    "--from-kafka", is_flag=True, help="Read the topics, although the pipeline has a table."
+    "--from-kafka", is_flag=True, help="Read the topics, even if the pipeline has a table."
 )
 @click.option(
     "--workers",

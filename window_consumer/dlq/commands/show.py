@@ -30,12 +30,12 @@ _MOST_HEX = 4096
 @click.argument("name", metavar="ID")
 @topic_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--unmasked", is_flag=True, help="Show what mask and dlq.mask hide.")
+@click.option("--unmasked", is_flag=True, help="Show the fields that mask and dlq.mask hide.")
 @click.option(
     "--as-test",
     "test",
     is_flag=True,
-    help="Write a test for pytest that calls the handler of MODULE:APP with this very record.",
+    help="Write a pytest test that calls the handler of MODULE:APP with this record.",
 )
 @click.option(
     "--handler", default=None, help="The handler for --as-test. [default: the failed one]"
@@ -59,7 +59,7 @@ def show_command(
     handler = options.pop("handler")
     if test and options["application"] is None:
         raise UsageError(
-            "--as-test needs the application whose handler to call: MODULE:APP, or --app MODULE:APP"
+            "--as-test needs the application with the handler: MODULE:APP, or --app MODULE:APP"
         )
 
     def action(source: DeadLetterSource, topics: DeadLetterTopics) -> int:
@@ -145,7 +145,7 @@ def _facts(view: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if done is not None:
         yield "resolved", f"{done['what']} {_time(done['at_ms'])}, into {done['to']}"
     if view["resolved_unknown"]:
-        yield "resolved", f"may not be read: {view['resolved_unknown']}"
+        yield "resolved", f"reading it is not permitted: {view['resolved_unknown']}"
     if view["pointer_to"] is not None:
         yield "value", f"perhaps not copied by the share group; it stood at {view['pointer_to']}"
     if view["value_ref"] is not None:

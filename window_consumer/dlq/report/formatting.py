@@ -105,7 +105,7 @@ def version_in_words(cause: FailureGroup, findings: DeadLetterFindings) -> str |
     if oldest is None:
         return None
     return (
-        f"seen since version {share_name(oldest)}: no dead letter of an earlier version is"
+        f"seen since version {share_name(oldest)}: no dead letters of earlier versions are"
         " known, so it may have begun earlier"
     )
 
@@ -114,7 +114,7 @@ def again_in_words(failed_again: int) -> str | None:
     """Return how many failed again after a redrive; None if none did."""
     if not failed_again:
         return None
-    return f"{failed_again:,} of them had been put back before, and failed again"
+    return f"{failed_again:,} of them had been put back before and failed again"
 
 
 def put_back_in_words(put_back: int | None, count: int) -> str | None:

@@ -17,7 +17,7 @@ _DOES_SOMETHING = re.compile(r'["$`\\!]')
 
 
 def redrive_of(cause: FailureGroup, findings: DeadLetterFindings, workers_file: str) -> str | None:
-    """Return the redrive command; None if there is none (``why_none`` says why)."""
+    """Return the redrive command; None if there is none (``why_none`` gives the reason)."""
     where = _condition(cause, findings)
     topics = _topics(cause)
     if where is None or not topics or not cause.waits:
@@ -38,14 +38,14 @@ def show_of(example: Example, workers_file: str) -> str:
 def why_none(cause: FailureGroup) -> str:
     """Return why a cause has no command."""
     if not cause.waits:
-        return "none of them is waiting any more"
+        return "none of them is still waiting"
     others = [each.value for each in cause.sides.get("by", ()) if each.value]
     if others == [WrittenBy.UNKNOWN.value]:
         return "their origin is unknown, so no command can put them back"
     if WrittenBy.WINDOW_CONSUMER.value not in others:
         return (
             f"{', '.join(others)} wrote them, and no worker reads them again: put them back with"
-            " its tools, or take them out with `window-consumer dlq export --topic ...`"
+            " its tools, or export them with `window-consumer dlq export --topic ...`"
         )
     return "no condition selects only them: see `window-consumer dlq list`"
 

@@ -82,7 +82,7 @@ def _ways_of_all(findings: DeadLetterFindings) -> Iterator[str]:
     if put_back is not None:
         yield put_back
     if findings.put_back_unknown is not None:
-        yield f"how many of them were put back is not known: {findings.put_back_unknown}"
+        yield f"the number that were put back is unknown: {findings.put_back_unknown}"
     again = formatting.again_in_words(findings.failed_again)
     if again is not None:
         yield f"{again}: the earlier dead letters of their records are counted, too"
@@ -166,7 +166,7 @@ def _cause(
     else:
         yield _text(f"   put back: {command}")
         if expires_again(cause):
-            yield _text("   but they are too old already: raise or lift the time to live first")
+            yield _text("   but they have already expired: raise or remove ttl first")
 
 
 def _text(text: str) -> Text:

@@ -1,4 +1,4 @@
-"""The section ``dlq`` of pipeline.yaml, and what follows from it for reading dead letters."""
+"""The section ``dlq`` of pipeline.yaml, and how its keys affect reading dead letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DAY_S: Final = 86400.0
 
 @frozen(kw_only=True)
 class DeadLetterSection:
-    """Which dead-letter topics are read, and what is kept of their records."""
+    """Which dead-letter topics are read, and which parts of their records are kept."""
 
     topics: tuple[str, ...] = field(
         default=(),
@@ -60,7 +60,7 @@ class DeadLetterSection:
         metadata=about(
             "How keys appear in the table and in reports: unchanged, as codes, or not at all.",
             kind=kinds.choice("raw", "hmac", "off"),
-            reason="whose records fail is the first question",
+            reason="the first question is whose records fail",
         ),
     )
     key_secret: str | None = field(
@@ -98,23 +98,23 @@ def missing_keys(dlq: DeadLetterSection, _given: Collection[str]) -> Iterator[Pr
     if dlq.keys == "hmac" and not dlq.key_secret:
         yield Problem(("key_secret",), "is missing: keys are codes (hmac)")
     if not dlq.topics and not dlq.patterns:
-        yield Problem(("topics",), "are missing, and so are patterns: name some")
+        yield Problem(("topics",), "are missing, and so are patterns: write one of the two")
 
 
 SECTION: Final = Section(
     "dlq",
     DeadLetterSection,
-    "Which dead-letter topics are read, and what is kept of their records.",
+    "Which dead-letter topics are read, and which parts of their records are kept.",
     missing_keys,
 )
 
 
 @frozen(kw_only=True)
 class Reading:
-    """What is kept of dead letters, and how."""
+    """Which parts of dead letters are kept, and how."""
 
     mask_of: Callable[[Iterable[str | None]], FieldMask] | None = None
-    """Returns a record's mask by its present and original topics, None for an unknown one; None
+    """Returns a record's mask from its current and original topics, None for an unknown one; None
     hides nothing.
     """
     keys: KeyMode = "raw"
@@ -124,7 +124,7 @@ class Reading:
 
     @classmethod
     def of(cls, plan: PipelinePlan) -> Reading:
-        """Return what a plan says."""
+        """Return the settings of a plan."""
         dlq = plan.section(DeadLetterSection)
         return cls(
             mask_of=plan.mask.of if plan.mask.rules else None,

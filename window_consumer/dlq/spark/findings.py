@@ -54,8 +54,7 @@ class KeySpread:
     def spread(self) -> Literal["one", "few", "many", "unknown"]:
         """Return whether one key, a few keys or many keys have the dead letters.
 
-        A few keys must repeat: if each of ten dead letters has a key of its own, keys are not the
-        cause.
+        A few keys must repeat: if ten dead letters have ten keys, keys are not the cause.
         """
         if self.count < _TELLING or not self.top:
             return "unknown"
@@ -118,7 +117,7 @@ class FailureGroup:
 
     @property
     def waits(self) -> bool:
-        """Return whether some of them still wait for a redrive, as far as is known."""
+        """Return whether some of them are known to wait for a redrive."""
         return self.put_back is None or self.put_back < self.count
 
     def is_on(self, now_ms: int) -> bool:

@@ -151,7 +151,7 @@ class Cluster:
         for topic in wanted:
             try:
                 self._admin.answer(
-                    iter([futures[topic.name]]), f"making topic {topic.name}", timeout_s
+                    iter([futures[topic.name]]), f"creating topic {topic.name}", timeout_s
                 )
             except AlreadyThereError:
                 continue

@@ -1,4 +1,4 @@
-"""The connection of a cluster's admin client: there, asked, and replaced once it is lost."""
+"""A cluster's admin client: waits for brokers, sends requests, and is replaced once it is lost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Troubles:
 class AdminConnection:
     """Sends requests and waits for their answers. Any thread may ask, one at a time.
 
-    ``conf`` is the client's configuration, and ``features`` what the brokers support.
+    ``conf`` is the client's configuration; ``features`` records what the brokers support.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class AdminConnection:
 
     @property
     def client(self) -> AdminClient:
-        """The client to ask. It is replaced after it has lost the cluster."""
+        """The client for requests. It is replaced after it has lost the cluster."""
         self._client.poll(0)  # serves the error callback
         if self._watchdog.is_lost(self._client):
             self._watchdog = self._make_watchdog(self.conf)
@@ -182,7 +182,7 @@ class AdminConnection:
             self._watchdog.suspect()
             self._client.poll(_POLL_S)
             # The client sends to the controller that it knows. In KRaft mode that is any broker,
-            # and the others report one that has died as alive for some seconds.
+            # and the others report a dead broker as alive for some seconds.
             with suppress(KafkaException):
                 self._client.list_topics(timeout=_WAIT_S)
 

@@ -1,4 +1,4 @@
-"""Answers of the admin client: wait for one, retry, and report what went wrong."""
+"""Answers of the admin client: waits for one, retries, and translates errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from window_consumer.kafka import errors
 from window_consumer.model.errors import BrokerUnavailableError, RunError, WindowConsumerError
 
 NOT_READY_S = 20.0
-"""A coordinator that loads its groups, or has just moved, is ready after some seconds."""
+"""A coordinator that is loading its groups, or has just moved, is ready after some seconds."""
 
 
 _MOMENT_S = 0.2
@@ -38,8 +38,8 @@ class NoGroupError(RunError):
 def patience_s(attempt: int, most_s: float, left_s: float) -> float:
     """Return how long a repeated request may wait: 1 s at first, then twice as long each time.
 
-    The client waits for one broker, which may have died, and asks another one the next time. At
-    most ``most_s`` and what is left of all attempts, at least a moment.
+    The client waits for one broker, which may have died, and asks another one the next time. It is
+    limited by ``most_s`` and by the time left for all attempts, but at least a moment.
     """
     return max(_MOMENT_S, min(2.0**attempt, most_s, left_s))
 
@@ -55,7 +55,7 @@ def first_answer(
     """Return the first answer; retry while a broker is not ready to give one.
 
     Each item of ``futures`` is one request that waits for ``timeout_s``; after ``deadline_s`` no
-    more are sent. Raises a WindowConsumerError that says what went wrong.
+    more are sent. Raises a WindowConsumerError with the reason.
     """
     deadline = time.monotonic() + max(timeout_s, deadline_s)
     while True:

@@ -1,9 +1,9 @@
 """Requests to a group's coordinator that must not end the process.
 
 librdkafka (2.16) can abort the process when an admin client's request to a coordinator fails at a
-bad moment, such as while a broker goes away (its issues 4605 and 5397). So a worker asks only a
-coordinator that has just answered something else, through a client made for that request. Whatever
-a consumer can be asked is asked through a consumer.
+bad moment, such as while a broker goes away (its issues 4605 and 5397). So a worker queries only a
+coordinator that has just answered something else, with a separate client for that request. It uses
+a consumer for every request that a consumer supports.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from window_consumer.kafka.cluster.answers import in_words
 from window_consumer.kafka.errors import cause_of, is_absence
 
 _ANY_TOPIC = "any"
-"""A question about its offset needs only the group's coordinator, whether it exists or not."""
+"""Its offset is requested only to reach the group's coordinator; it need not exist."""
 
 _PROBE_S = 1.0
-"""How long a coordinator may take for a small answer before it is asked once more."""
+"""How long a coordinator may take for a small answer before the request is repeated."""
 
 
 class GroupQuestion:
@@ -52,8 +52,8 @@ def wait_for_coordinator(
 ) -> None:
     """Return once the coordinator of a group answers.
 
-    A refusal is an answer, too. To be asked before the admin client asks it: where that finds a
-    coordinator that has died, it may end the whole process (librdkafka issue 4605). Raises a
+    A refusal is an answer, too. Call this before the admin client asks the coordinator: if that is
+    dead, the admin client may abort the whole process (librdkafka issue 4605). Raises a
     WindowConsumerError that mentions ``what`` if there is no answer.
     """
     deadline = time.monotonic() + timeout_s
@@ -63,7 +63,7 @@ def wait_for_coordinator(
             try:
                 consumer.committed([TopicPartition(_ANY_TOPIC, 0)], timeout=_PROBE_S)
             except KafkaException as exception:
-                # Who may not see the group gets no answer, and the reason as a message.
+                # Without permission to see the group, a message has the reason, not the answer.
                 message = consumer.poll(0.0)
                 refusal = None if message is None else message.error()
                 error = refusal or cause_of(exception)
@@ -85,7 +85,7 @@ def committed_offsets(
     timeout_s: float,
     log: Any,
 ) -> list[TopicPartition]:
-    """Return a group's committed offsets without joining it; negative where nothing is committed.
+    """Return a group's committed offsets without joining it; negative if nothing is committed.
 
     Raises a WindowConsumerError that mentions ``what`` if there is no answer.
     """

@@ -21,10 +21,10 @@ _NO_CONSUMER_PROTOCOL = ("ConsumerGroupHeartbeat", "NOT supported by broker")
 
 
 class Features:
-    """A client's logger that detects what brokers lack, and passes other lines on.
+    """A client's logger that detects missing features of brokers, and passes other lines on.
 
     librdkafka logs at each connection which requests the broker does not support. In the consumer
-    group protocol it then does nothing more, without an error (measured with 2.16).
+    group protocol it then stalls without an error (measured with 2.16).
     """
 
     def __init__(self, log: ClientLog, settings: Mapping[str, Any]):

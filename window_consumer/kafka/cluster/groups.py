@@ -1,4 +1,4 @@
-"""Consumer groups seen from outside: which read a topic, and what a group has committed."""
+"""Consumer groups seen from outside: their topics and commits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _with_members(admin: AdminClient, groups: list[str], topic: str) -> set[str]
 
 @frozen
 class PartitionProgress:
-    """How far a group is in one partition."""
+    """A group's progress in one partition."""
 
     committed: int
     """Negative if nothing is committed."""

@@ -1,7 +1,7 @@
-"""Requests for the ranges of logs that do not block the caller.
+"""Requests for the ranges of logs, without blocking the caller.
 
-The consumer's own request blocks until there is an answer, and a partition without a leader gives
-none. The admin client answers in the background.
+The consumer's own request blocks until there is an answer, and a partition without a leader never
+answers. The admin client answers in the background.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LogQuestion:
     end: Future[Any]
     _asked_at: float = field(factory=time.monotonic)
     first_asked_at: float = field(factory=time.monotonic)
-    """When the first request was sent that has had no answer since."""
+    """When the first unanswered request was sent."""
 
     @property
     def is_done(self) -> bool:
@@ -62,7 +62,7 @@ class LogQuestions:
     ) -> dict[TopicPartition, Answer]:
         """Wait until each request is ``timeout_s`` old; late answers are returned by a later call.
 
-        So a log that does not answer delays the caller once, however often it is requested.
+        So a silent log delays the caller only once, however often it is requested.
         """
         for name in names:
             request = self._asked.get(name)
@@ -80,7 +80,7 @@ class LogQuestions:
 
     def _answer(self, name: TopicPartition) -> Answer:
         if not self._asked[name].is_done:
-            return BrokerUnavailableError(f"log of {name}: no answer yet; has it a leader?")
+            return BrokerUnavailableError(f"log of {name}: no answer yet; does it have a leader?")
         try:
             return self._asked.pop(name).answer()
         except KafkaException as exception:

@@ -1,4 +1,4 @@
-"""The ids of the cluster and of topics: whether a topic exists, and whether it was recreated."""
+"""The ids of the cluster and of topics, which reveal whether a topic was recreated."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def topic_id(
     found = cluster.topics([name]).get(name)
     if found is None:
         raise MissingTopicError(
-            f"the cluster at {cluster.bootstrap} has no topic {name}: workers with a section"
-            " `trace:` or `audit:` make theirs when they start, and pipeline.yaml names it"
+            f"the cluster at {cluster.bootstrap} has no topic {name}, which pipeline.yaml names:"
+            " workers with a section `trace:` or `audit:` create theirs when they start"
         )
     return found.topic_id
 

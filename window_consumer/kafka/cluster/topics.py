@@ -34,7 +34,7 @@ class Topic:
     replication: int
     topic_id: str | None
     operations: frozenset[str] | None
-    """What we may do with it (READ, WRITE, DESCRIBE ...); None if the cluster does not report it.
+    """Our permitted operations (READ, WRITE, DESCRIBE ...); None if the cluster reports none.
     """
 
     @classmethod

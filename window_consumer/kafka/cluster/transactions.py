@@ -1,4 +1,4 @@
-"""Whether the cluster can begin transactions at all."""
+"""Checks whether the cluster can begin transactions at all."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _MIN_ISR: Final = "transaction.state.log.min.isr"
 
 
 def find_obstacle(cluster: Cluster) -> str | None:
-    """Return why no transaction can begin on this cluster, None if nothing is known.
+    """Return why no transaction can begin on this cluster; None if no reason is known.
 
-    Nothing is known if we may not describe the topic of transactions or the brokers' settings.
+    None is known, for example, without permission to describe the topic of transactions or the
+    brokers' settings.
     """
     if cluster.is_embedded:
         return (
-            "the embedded broker has no transactions: take delivery out, or use a Kafka; the test"
-            " kit has them, too"
+            "the embedded broker has no transactions: remove delivery, or use a real Kafka; the"
+            " test kit also has them"
         )
     try:
         topic = cluster.topics([_STATE_TOPIC]).get(_STATE_TOPIC)
@@ -49,7 +50,7 @@ def obstacle_of_new_topic(brokers: int, settings: Mapping[str, str]) -> str | No
     factor, least = int(settings.get(_FACTOR, 0)), int(settings.get(_MIN_ISR, 0))
     if brokers < factor:
         return (
-            f"its topic {_STATE_TOPIC} needs {factor} brokers ({_FACTOR}), and it has {brokers}:"
+            f"its topic {_STATE_TOPIC} needs {factor} brokers ({_FACTOR}), but there are {brokers}:"
             f" start the others, or lower {_FACTOR} and {_MIN_ISR} on the brokers"
         )
     if factor < least:

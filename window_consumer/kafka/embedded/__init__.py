@@ -84,7 +84,7 @@ class EmbeddedBroker:
         """Create a topic. Raise UsageError if it exists or Kafka would not accept its name."""
         if not _TOPIC_NAME.fullmatch(name):
             raise UsageError(
-                f"{name!r} is no name for a topic: 1 to 249 letters, digits, '.', '_' and '-'"
+                f"{name!r} is not a topic name: 1 to 249 letters, digits, '.', '_' and '-'"
             )
         if partitions < 1:
             raise UsageError(f"topic {name} needs at least one partition, not {partitions}")
@@ -108,7 +108,7 @@ class EmbeddedBroker:
                     self._partitions[topic] = len(reader.partitions(topic))
             except MissingTopicError as error:
                 raise MissingTopicError(
-                    f"the embedded broker has no topic {topic}: create_topic() makes it"
+                    f"the embedded broker has no topic {topic}: create it with create_topic()"
                 ) from error
         return self._partitions[topic]
 
@@ -196,7 +196,7 @@ class EmbeddedBroker:
         self._mock.call("mock_clear_request_errors", api_key)
 
     def disable_api(self, api_key: ApiKey) -> None:
-        """Act as a broker that does not know this request, for clients that connect from now on."""
+        """Pretend not to know this request, for clients that connect from now on."""
         self._mock.call("mock_set_apiversion", api_key, -1, -1)
 
     def set_leader(self, topic: str, partition: int, broker: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What the embedded broker can keep, and what it cannot do."""
+"""The capacity and the limitations of the embedded broker."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ LIMITS: tuple[str, ...] = (
     "It removes nothing else: there is no retention by time and no compaction.",
     "It listens on 127.0.0.1 only, without TLS, passwords and ACLs.",
     "When the process that started it ends, everything in it is gone.",
-    "A producer that writes to a missing topic makes it, with 4 partitions.",
+    "A producer that writes to a missing topic creates it, with 4 partitions.",
     "Partitions cannot be added, and admin clients cannot create, alter or delete topics.",
-    "Admin clients cannot read or change settings, look at groups, or delete groups or records.",
-    "Aborted transactions are delivered, to read_committed consumers too.",
+    "Admin clients cannot read or change settings, describe groups, or delete groups or records.",
+    "Aborted transactions are delivered, even to read_committed consumers.",
     "Offsets that are sent with a transaction are forgotten.",
-    "A retry of an idempotent producer is not recognised: the record may be there twice.",
+    "A retry of an idempotent producer is not recognised: it may duplicate the record.",
     "A look-up of offsets by timestamp finds nothing.",
     "It checks no sizes: a real broker refuses large records, and commit metadata of 4,096 bytes.",
     "A waiting fetch is not answered when records arrive: set fetch.wait.max.ms to 5-20.",
-    "A fetch gets one batch of a partition: records that were sent one by one are read slowly.",
-    "A group of the classic protocol takes no members later on: use group.protocol=consumer.",
-    "There partitions are assigned by range, whatever group.remote.assignor says.",
+    "A fetch gets one batch of a partition: records sent one by one are read slowly.",
+    "A group of the classic protocol accepts no later members: use group.protocol=consumer.",
+    "It assigns partitions by range, whatever group.remote.assignor says.",
 )
 """Sentences for users: where the embedded broker differs from a real one."""
 
 KEPT_BYTES = 5 * 1024 * 1024
-"""What the mock keeps of a partition, in bytes of its batches (measured).
+"""How much the mock keeps of a partition, in bytes of its batches (measured).
 
 Its other limit, 100,000 batches, is never reached, because a batch has at least 68 bytes.
 """
@@ -40,14 +40,14 @@ BATCH_BYTES = 61
 """Size of a batch's header."""
 
 ROOM_BYTES = KEPT_BYTES - 64 * 1024
-"""How much we fill. The rest is for batch headers: large fills are split into batches of some 1 MB.
+"""How much we fill. The rest is for batch headers: large fills consist of batches of about 1 MB.
 """
 
 _RECORD_BYTES = 36
-"""The most that a record needs beside its contents; about 10 is usual."""
+"""The most bytes that a record needs besides its contents; about 10 is usual."""
 
 _HEADER_BYTES = 10
-"""The most that a header needs beside its name and value; 2 is usual."""
+"""The most bytes that a header needs besides its name and value; 2 is usual."""
 
 
 @frozen
@@ -68,7 +68,7 @@ class NewRecord:
 
 
 class BrokerUsage:
-    """What was written through one EmbeddedBroker; writes of other clients are not counted."""
+    """Counts the bytes written through one EmbeddedBroker, but not by other clients."""
 
     def __init__(self) -> None:
         self._used: dict[TopicPartition, int] = {}
@@ -86,9 +86,9 @@ class BrokerUsage:
                 raise CapacityError(
                     f"the embedded broker keeps {ROOM_BYTES:,} bytes of a partition, {name} holds"
                     f" {self.used(name):,} and {sum(other == name for other, _ in records):,}"
-                    f" records of {size:,} were to follow: it would silently drop the oldest."
-                    " Write less, make the topic with more partitions, use delete_records() on"
-                    " what has been read, or use a real Kafka"
+                    f" records of {size:,} would follow: it would silently drop the oldest."
+                    " Write less, create the topic with more partitions, delete read records with"
+                    " delete_records(), or use a real Kafka"
                 )
         for name, size in added.items():
             self._used[name] = self.used(name) + size

@@ -1,4 +1,4 @@
-"""librdkafka's mock cluster through ctypes: a thin binding that decides nothing.
+"""librdkafka's mock cluster through ctypes: a thin binding without logic.
 
 The functions come from the client's own extension module, whose symbols include those of the
 librdkafka that it is linked with. This holds for every installation: a wheel that bundles the
@@ -75,7 +75,7 @@ _SESSION_TIMEOUT_MS = 6_000
 """The same as RealKafka's. Kafka's 45 s are too long to wait for a killed member's partitions."""
 
 _CLASSIC_REBALANCE_DELAY_MS = 300
-"""The mock's default of 3 s suits members that start apart. Below 100 ms it forms no group."""
+"""The mock's default of 3 s suits members that start separately. Below 100 ms it forms no group."""
 
 _REST_S = 0.001
 """Pause between two calls. Without it 1 call in 100 takes a second, 1 in 10 on a busy machine."""
@@ -176,7 +176,7 @@ class MockCluster:
             raise UsageError(f"embedded broker: {what} ({', '.join(words)}): {reason}")
 
     def _let_it_rest(self) -> None:
-        """Wait until the mock has surely finished with the last call.
+        """Wait until the mock has certainly finished with the last call.
 
         Its thread executes a call, answers, and only then discards all wake-up signals. A signal of
         the next call that has arrived by then is discarded too, and that call waits for a whole

@@ -1,7 +1,7 @@
-"""``kafka.login``: what it sets for every client, and the kinds that there are.
+"""``kafka.login``: its settings for every client, and its kinds.
 
-Each kind is a module with its keys and the way to a token; ``tokens`` renews tokens for all clients
-of the process. The vendors' libraries are optional and imported in the kinds' modules only.
+Each kind is a module with its keys and its way to get a token; ``tokens`` renews tokens for all
+clients of the process. The vendors' libraries are optional and imported only in the kinds' modules.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LOGINS: Final[Mapping[str, type[Login]]] = MappingProxyType(
 
 PROTOCOL: Final = "security.protocol"
 PROTOCOLS: Final = ("SASL_SSL", "SASL_PLAINTEXT")
-"""With what a login goes together. The first is the default; the other is for tests."""
+"""The protocols for a login. The first is the default; the other is for tests."""
 
 _CONTRADICTING: Final = ("sasl.", "enable.sasl.")
-"""Beginnings of properties that describe a login, too."""
+"""Prefixes of properties that also describe a login."""
 
 
 def login_properties(login: Login, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a login sets for a client with these properties, its token function included."""
+    """Return a login's settings for a client with these properties, token function included."""
     complete = login.completed(brokers_of(properties))
     return {
         PROTOCOL: properties.get(PROTOCOL, PROTOCOLS[0]),
@@ -47,7 +47,7 @@ def brokers_of(properties: Mapping[str, Any]) -> str:
 
 
 def contradicts(key: str, value: object) -> bool:
-    """Return whether a client's property cannot be set beside a login."""
+    """Return whether a client's property conflicts with a login."""
     if key == PROTOCOL:
         return str(value).upper() not in PROTOCOLS
     return key.startswith(_CONTRADICTING)

@@ -1,6 +1,6 @@
 """``login: gcp``: Google's Managed Service for Apache Kafka, by google-auth.
 
-The service wants the access token of a Google account, wrapped in the form of a JWT.
+The service expects the access token of a Google account, wrapped in the form of a JWT.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GcpLogin(Login):
         request = Request(PoolManager())
 
         def token(_config: str) -> tuple[Any, ...]:
-            # Always: a cached token would be as old as the one that is to be replaced.
+            # Always: a cached token would be as old as the one to replace.
             credentials.refresh(request)
             expiry = credentials.expiry.replace(tzinfo=UTC).timestamp()  # naive, in UTC
             principal = self.principal or _account_of(credentials)

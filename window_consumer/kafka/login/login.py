@@ -1,4 +1,4 @@
-"""What every kind of login declares, and the errors of its way to a token."""
+"""The interface of every kind of login, and its errors while getting a token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TokenRefusedError(AuthenticationError):
 
 
 class TokenUnavailableError(RunError):
-    """The token server did not answer, or not with a token; the same request may succeed later."""
+    """The token server did not answer with a token; the same request may succeed later."""
 
 
 def login_key(meaning: str, *, required: bool = False, secret: bool = False) -> dict[str, Any]:
@@ -43,22 +43,22 @@ class Login:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that no output may show."""
+        """The values that no output may contain."""
         fields = self.key_fields().values()
         return tuple(getattr(self, each.name) for each in fields if each.metadata["secret"])
 
     @property
     def source(self) -> str:
-        """Where tokens come from, for messages."""
+        """The source of tokens, for messages."""
         raise NotImplementedError
 
     def completed(self, brokers: str) -> Login:
-        """Return the login with what the environment and the brokers' addresses say."""
+        """Return the login, completed from the environment and the brokers' addresses."""
         del brokers
         return self
 
     def obstacles(self) -> Iterator[tuple[str, str]]:
-        """Yield the key, or an empty text, and what keeps a completed login from working."""
+        """Yield obstacles of a completed login: the key, or an empty text, and the reason."""
         if self.library and not _is_installed(self.library):
             install = f"pip install 'window-consumer[{self.extra}]'"
             yield "", f"{self.kind} needs a library that is not installed: {install}"
@@ -67,7 +67,7 @@ class Login:
         """Return a function that gets a token: text, expiry in seconds since 1970, and maybe more.
 
         It imports the vendor's library. The function ignores its argument. Raises
-        TokenRefusedError, and any other exception for what may pass.
+        TokenRefusedError, and other exceptions for temporary problems.
         """
         raise NotImplementedError
 

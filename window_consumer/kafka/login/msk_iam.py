@@ -19,7 +19,7 @@ _REGION_OF_BROKER: Final = re.compile(
 
 @frozen(kw_only=True)
 class MskIamLogin(Login):
-    """Amazon MSK, with the credentials that AWS's clients find by themselves."""
+    """Amazon MSK, with the usual credentials of AWS's clients."""
 
     kind: ClassVar[str] = "msk-iam"
     extra: ClassVar[str] = "msk"
@@ -54,7 +54,7 @@ class MskIamLogin(Login):
             written = "{kind: msk-iam, region: eu-central-1}"
             yield "", f"msk-iam needs the cluster's region: set AWS_REGION, or write {written}"
         if self.profile and self.role_arn:
-            yield "role_arn", "profile is given too; keep one of the two"
+            yield "role_arn", "profile is also given; keep one of the two"
 
     def token_function(self) -> OauthToken:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - an optional extra

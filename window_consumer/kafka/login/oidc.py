@@ -1,7 +1,7 @@
 """``login: {kind: oidc}``: tokens from a token endpoint, by the client credentials grant.
 
-librdkafka can do the same (``sasl.oauthbearer.method: oidc``), but then each client has tokens of
-its own, and a token server that is down looks like a broker that refuses the login.
+librdkafka can do the same (``sasl.oauthbearer.method: oidc``), but then each client has its own
+tokens, and a token server that is down looks like a broker that refuses the login.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TIMEOUT_S: Final = 8.0
 """Below the ten seconds that a new client waits for its first token."""
 
 _MOST_BYTES: Final = 1024 * 1024
-"""The largest answer that is read; tokens have some kilobytes."""
+"""The largest answer to read; tokens have a few kilobytes."""
 
 _MOST_SHOWN: Final = 300
 """Characters of a refusal that a message shows."""
@@ -42,7 +42,7 @@ _REFUSALS: Final = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.
 """RFC 6749 answers wrong credentials with 400 or 401."""
 
 _EXTENSION: Final = re.compile(r"[A-Za-z]+")
-"""What RFC 7628 allows as the name of an extension."""
+"""The name of an extension, by RFC 7628."""
 
 
 @frozen(kw_only=True)
@@ -61,13 +61,13 @@ class OidcLogin(Login):
     )
     scope: str = field(default="", metadata=login_key("Scopes, separated by spaces."))
     audience: str = field(
-        default="", metadata=login_key("The audience, for servers that want one, such as Auth0.")
+        default="", metadata=login_key("The audience, for servers that require one, such as Auth0.")
     )
     extensions: tuple[tuple[str, str], ...] = field(
         default=(),
         metadata=login_key(
-            "What the broker gets beside the token; Confluent Cloud wants logicalCluster and"
-            " identityPoolId."
+            "Extensions that the broker gets with the token; Confluent Cloud requires"
+            " logicalCluster and identityPoolId."
         ),
     )
     ca_file: str = field(
@@ -89,7 +89,7 @@ class OidcLogin(Login):
         except ValueError:
             is_url = False
         if not is_url:
-            yield "token_url", "is no URL of a token endpoint, such as https://sso.example/token"
+            yield "token_url", "is not a token endpoint's URL, such as https://sso.example/token"
         if self.ca_file:
             try:
                 ssl.create_default_context(cafile=self.ca_file)
@@ -97,7 +97,7 @@ class OidcLogin(Login):
                 yield "ca_file", f"cannot be used: {error.strerror or error}: name a PEM file"
         for name, _ in self.extensions:
             if not _EXTENSION.fullmatch(name) or name == "auth":
-                yield "extensions", f"{name!r} is no name of an extension: they consist of letters"
+                yield "extensions", f"{name!r} is not an extension's name: those consist of letters"
 
     def token_function(self) -> OauthToken:
         opener = self._opener()
@@ -125,9 +125,9 @@ class OidcLogin(Login):
             reason = getattr(error, "reason", None) or error
             raise TokenUnavailableError(f"no answer: {reason}") from None
         except ValueError:
-            raise TokenUnavailableError("the answer is no JSON: is it a token endpoint?") from None
+            raise TokenUnavailableError("the answer is not JSON: is it a token endpoint?") from None
         if not isinstance(answer, dict):
-            raise TokenUnavailableError("the answer is no JSON object: is it a token endpoint?")
+            raise TokenUnavailableError("the answer is not a JSON object: is it a token endpoint?")
         return answer
 
     def _request(self) -> Request:
@@ -141,7 +141,7 @@ class OidcLogin(Login):
             "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
             "Content-Type": "application/x-www-form-urlencoded",
         }
-        return Request(  # noqa: S310 - `obstacles` allows http and https only
+        return Request(  # noqa: S310 - `obstacles` allows only http and https
             self.token_url, urlencode(form).encode(), headers
         )
 
@@ -162,7 +162,7 @@ class OidcLogin(Login):
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Follows no redirect: the secret would go to another address."""
+    """Follows no redirects, which would send the secret to another address."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -181,7 +181,7 @@ def _refusal_text(body: bytes) -> str:
 
 
 def _expiry(answer: dict[str, Any], token: str, asked_at: float) -> float:
-    """Return when a token expires, by our clock where the answer allows."""
+    """Return when a token expires, by our clock if the answer allows."""
     given = answer.get("expires_in")
     if given is not None:
         try:
@@ -195,5 +195,5 @@ def _expiry(answer: dict[str, Any], token: str, asked_at: float) -> float:
         )
     except (IndexError, KeyError, TypeError, ValueError):
         raise TokenUnavailableError(
-            "the answer does not say when the token expires: it has no expires_in"
+            "the answer has no expires_in, so the token's expiry is unknown"
         ) from None

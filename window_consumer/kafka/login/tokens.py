@@ -16,15 +16,15 @@ from window_consumer.model.redaction import Mask
 _FRESH: Final = 0.5
 """The share of a token's lifetime during which clients get it without a request.
 
-librdkafka asks again after 0.8 of what is left, so a shared token is renewed in time.
+librdkafka asks again after 0.8 of the remaining time, so a shared token is renewed in time.
 """
 
 
 class LoginTokens(OAuthTokens):
-    """Gets tokens for a login, and hands a fresh one to every client. Any thread may call it.
+    """Gets tokens for a login, and gives every client a fresh one. Any thread may call it.
 
-    Two threads may get a token each at the same moment, which costs one more request. Pickled, it
-    becomes the tokens of the other process.
+    If two threads each request a token at the same moment, this costs one more request. Unpickled
+    in another process, it uses that process' tokens.
     """
 
     def __init__(

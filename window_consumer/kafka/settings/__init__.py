@@ -1,4 +1,4 @@
-"""The librdkafka settings of our clients: which we set and which users may not set, and why."""
+"""The librdkafka settings of our clients: those that we set, and those that users may not set."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ _REFUSED: dict[str, str] = {
     "auto.offset.reset": "it would skip or repeat records silently; use on_no_offset and"
     " on_out_of_range",
     "group.id": "the worker's group is its key `group`",
-    "enable.partition.eof": "its events would stand between the records",
-    "group.protocol.type": "it makes another kind of group",
+    "enable.partition.eof": "its events would appear between the records",
+    "group.protocol.type": "it creates another kind of group",
     "partitioner": "copies go where Java's producers put their key (murmur2_random)",
     "partitioner_cb": "copies go where Java's producers put their key (murmur2_random)",
     "delivery.report.only.error": "a record is finished when its copy's ack has been seen",
@@ -140,13 +140,13 @@ def refusals(settings: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, str
             yield key, f"{key} may not be set: {_REFUSED[key]}"
         elif key in _ONLY_WITH_VALUE and text not in _ONLY_WITH_VALUE[key][0]:
             allowed, reason = _ONLY_WITH_VALUE[key]
-            yield key, f"{key} has to be {' or '.join(sorted(allowed))}: {reason}"
+            yield key, f"{key} must be {' or '.join(sorted(allowed))}: {reason}"
         elif (advice := java_advice(key, value)) is not None:
             yield key, advice
     if kind == "consumer" and settings.get("group.protocol") != "classic":
         for key in sorted(_CLASSIC_ONLY & settings.keys()):
             reason = "in the consumer protocol the broker decides it"
-            yield key, f"{key} is for group.protocol: classic ({reason}): set that, or leave it out"
+            yield key, f"{key} is for group.protocol: classic ({reason}): set that, or omit {key}"
     if settings.get("group.protocol") == "classic" and "group.remote.assignor" in settings:
         instead = "with classic use partition.assignment.strategy"
         yield "group.remote.assignor", f"it belongs to group.protocol: consumer; {instead}"
@@ -154,7 +154,7 @@ def refusals(settings: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, str
 
 @frozen
 class ConsumerNeeds:
-    """What a worker's consumer depends on beside the user's settings."""
+    """The worker's needs, besides the user's settings of its consumer."""
 
     group: str | None
     """None for a consumer that joins no group and reads all partitions."""
@@ -238,7 +238,7 @@ def producer_settings(user: Mapping[str, Any], worker: str) -> Settings:
 
 @frozen
 class EventNeeds:
-    """What a producer of telemetry depends on beside the user's settings."""
+    """The needs of telemetry, besides the user's settings of its producer."""
 
     client_id: str
     acks: Literal["0", "1", "all"] = "1"
@@ -246,7 +246,7 @@ class EventNeeds:
     """An event that is not acked in this time is lost, or sent again if its sender has it on disk.
     """
     queue_bytes: int = 32 * 1024 * 1024
-    """How much may wait for the broker; further events are refused."""
+    """How many bytes may wait for the broker; further events are refused."""
 
 
 def event_settings(user: Mapping[str, Any], needs: EventNeeds) -> Settings:

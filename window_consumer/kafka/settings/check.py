@@ -1,4 +1,4 @@
-"""Checks settings offline: what librdkafka refuses, and which property was probably meant."""
+"""Checks settings offline: librdkafka's refusals, and the property that was probably meant."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _CLIENTS: Mapping[Kind, Callable[[dict[str, Any]], Any]] = {
 def _answer(kind: Kind, settings: Mapping[str, Any]) -> str | None:
     """Return librdkafka's objection to these settings, or None if it accepts them."""
     conf = {**settings, "bootstrap.servers": _NOWHERE, "log_level": 0}
-    conf.pop("oauth_cb", None)  # a trial asks for no token
+    conf.pop("oauth_cb", None)  # a trial needs no token
     if kind != "consumer":
         conf.pop(_GROUP, None)
     try:
@@ -94,7 +94,7 @@ _LISTED_FOR_ALL = """
     topic.metadata.refresh.sparse
 """
 FOR_ALL: Final = frozenset(_LISTED_FOR_ALL.split())
-"""Incomplete; a missing property is only never suggested."""
+"""Incomplete: a missing property is just never suggested."""
 
 _UNKNOWN = "No such configuration property"
 

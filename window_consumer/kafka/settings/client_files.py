@@ -1,4 +1,4 @@
-"""Files that Kafka properties name. For a missing one, librdkafka reports OpenSSL's error."""
+"""Checks the files in Kafka properties: for a missing one, librdkafka reports an OpenSSL error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_PATH: Final = frozenset({"", "probe"})
 
 
 def unusable_files(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each property whose file cannot be read, and what is wrong with it."""
+    """Yield each property whose file cannot be read, and the reason."""
     for key, value in user.items():
         path = str(value)
         if key not in _FILES | _FILES_OR_DIRECTORIES or path in _NO_PATH:

@@ -1,4 +1,4 @@
-"""Properties of Kafka's Java client: what to write instead, or why nothing is needed.
+"""Properties of Kafka's Java client, with the replacement or the reason why none is needed.
 
 librdkafka refuses most of them without advice, and accepts ``max.poll.records`` without effect.
 """
@@ -11,10 +11,10 @@ _DECODING = (
     "not needed: values are decoded by the handler's annotation or value=, keys are bytes;"
     " see docs/handlers.md"
 )
-_ENCODING = "not needed: copies go on byte for byte, and Produce takes bytes or text"
+_ENCODING = "not needed: copies are unchanged bytes, and Produce takes bytes or text"
 _METRICS = "not needed: see docs/metrics.md and docs/opentelemetry.md"
-_TRUST = "use ssl.ca.location, a PEM file (keytool -exportcert -rfc makes one)"
-_TLS = "leave it out: OpenSSL decides; ssl.cipher.suites and ssl.curves.list can be set"
+_TRUST = "use ssl.ca.location, a PEM file (keytool -exportcert -rfc writes one)"
+_TLS = "remove it: OpenSSL decides; ssl.cipher.suites and ssl.curves.list can be set"
 _LOGIN = "use sasl.username and sasl.password, for OAUTHBEARER @app.oauth_token"
 
 JAVA_ONLY: Final[dict[str, str]] = {
@@ -22,13 +22,13 @@ JAVA_ONLY: Final[dict[str, str]] = {
     "bootstrap.controllers": "use bootstrap.servers",
     "buffer.memory": "use queue.buffering.max.kbytes",
     "config.providers": "write ${VARIABLE}, which is read from the environment",
-    "default.api.timeout.ms": "not needed: a worker waits for its broker as long as it takes",
+    "default.api.timeout.ms": "not needed: a worker waits for its broker indefinitely",
     "exclude.internal.topics": "not needed: patterns never match internal topics",
     "fetch.max.wait.ms": "use fetch.wait.max.ms",
     "interceptor.classes": "use @app.middleware",
     "key.deserializer": _DECODING,
     "key.serializer": _ENCODING,
-    "max.block.ms": "not needed: a full producer queue holds copies back, nothing fails",
+    "max.block.ms": "not needed: a full producer queue delays copies, and nothing fails",
     "max.poll.records": "not needed: the worker takes in what its window (window: {cells,"
     " cell_records}) and memory allow",
     "max.request.size": "use message.max.bytes",
@@ -51,7 +51,7 @@ JAVA_ONLY: Final[dict[str, str]] = {
     "ssl.keymanager.algorithm": _TLS,
     "ssl.keystore.certificate.chain": "use ssl.certificate.pem",
     "ssl.keystore.key": "use ssl.key.pem",
-    "ssl.keystore.type": "leave it out: ssl.keystore.location is a PKCS#12 file;"
+    "ssl.keystore.type": "remove it: ssl.keystore.location is a PKCS#12 file;"
     " for PEM use ssl.certificate.location and ssl.key.location",
     "ssl.protocol": _TLS,
     "ssl.provider": _TLS,
@@ -64,7 +64,7 @@ JAVA_ONLY: Final[dict[str, str]] = {
     "value.deserializer": _DECODING,
     "value.serializer": _ENCODING,
 }
-"""What to do about each of them."""
+"""The advice for each of them."""
 
 _ASSIGNORS: Final = {
     "rangeassignor": "range",
@@ -75,7 +75,7 @@ _ASSIGNORS: Final = {
 
 
 def java_advice(key: str, value: object) -> str | None:
-    """Return what to do about a setting of the Java client, or None if librdkafka has it too."""
+    """Return the advice for a setting of the Java client, or None if librdkafka also has it."""
     if key in JAVA_ONLY:
         return f"{key} is a property of the Java client: {JAVA_ONLY[key]}"
     if key == "partition.assignment.strategy" and "Assignor" in str(value):

@@ -9,14 +9,14 @@ from typing import Any, Final
 from window_consumer.kafka.settings import Settings, producer_settings
 
 TIMEOUT_MS: Final = 10_000
-"""After a crash, readers and the next owner of a partition wait so long, unless a process with the
-same id starts before. Flushing one interval's records takes milliseconds."""
+"""After a crash, readers and the next owner of a partition wait this long, unless a process with
+the same id starts earlier. Flushing one interval's records takes milliseconds."""
 
 _MISSING_MS: Final = 3_000
-"""How long a topic may be unknown: a missing one keeps the whole transaction waiting."""
+"""How long a topic may be unknown: a missing topic delays the whole transaction."""
 
 _DRAWN: Final = re.compile(r"[0-9a-f]{12}|.+-[0-9a-z]{6,10}-[0-9a-z]{5}")
-"""Host names that Docker draws, and Kubernetes for the pods of a Deployment."""
+"""Generated host names: of Docker, and of Kubernetes for the pods of a Deployment."""
 
 
 def transaction_settings(user: Mapping[str, Any], worker: str, transactional_id: str) -> Settings:
@@ -32,7 +32,7 @@ def transaction_settings(user: Mapping[str, Any], worker: str, transactional_id:
 def transactional_id(
     group: str, worker: str, consumer: Mapping[str, Any], host: str, process: str
 ) -> str:
-    """Return the id of one process of a worker, which it has again after a restart.
+    """Return the id of one process of a worker, which stays the same after a restart.
 
     ``host`` is the name of the machine or pod, ``process`` the number of the process on it.
     """
@@ -41,5 +41,5 @@ def transactional_id(
 
 
 def is_drawn(consumer: Mapping[str, Any], host: str) -> bool:
-    """Return whether the id follows a host name that is another one after a restart."""
+    """Return whether the id contains a host name that changes with a restart."""
     return "group.instance.id" not in consumer and _DRAWN.fullmatch(host) is not None

@@ -3,8 +3,8 @@
 In the consumer protocol (KIP-848) the coordinator sends an assignment once, in its answer to a
 heartbeat, and again only to a member that requests everything again. librdkafka (2.16) gives up a
 heartbeat that is not answered within twice its interval and does not request again, so the member
-never gets the assignment in that answer. Nobody reads its new partitions, and members that should
-get the partitions that it must give up wait for them, up to max.poll.interval.ms.
+never gets that assignment. Nobody reads its new partitions, and other members wait for the
+partitions that it should give up, for up to max.poll.interval.ms.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ASK_S = 5.0
 """Pause between two requests while there is a reason to ask."""
 
 ALERT_S = 60.0
-"""How long a line of the client's log is a reason to ask: a lost answer leaves a line there.
+"""How long a line of the client's log is a reason to ask: a lost answer leaves such a line.
 
-The description of a large group is large, so the coordinator is not asked without a reason.
+The description of a large group is large, so the coordinator is asked only with a reason.
 """
 
 CALM_S = 300.0
@@ -36,7 +36,7 @@ SURE_S = 10.0
 """How long the same partitions must be wrong; a pending assignment arrives within seconds."""
 
 GENTLE_S = 30.0
-"""Pause between two rejoins; it grows with each one that did not help."""
+"""Pause between two rejoins; it grows with each useless one."""
 
 _LONGEST_S = 900.0
 
@@ -68,7 +68,7 @@ class GroupRequest(Protocol):
 
 
 class AssignmentWatchdog:
-    """Compares what a member holds with what its coordinator assigned.
+    """Compares a member's partitions with its coordinator's assignment.
 
     Owner: poll thread. It never waits; answers are read once they have arrived.
     """
@@ -84,7 +84,7 @@ class AssignmentWatchdog:
     ):
         """Take functions that request the group's description and count the client's log lines.
 
-        ``coordinator_answers`` is asked first, so as not to burden a coordinator in trouble.
+        ``coordinator_answers`` is called first, to spare a coordinator in trouble.
         """
         self._ask = ask
         self._coordinator_answers = coordinator_answers
@@ -97,18 +97,18 @@ class AssignmentWatchdog:
         self._alert_until = float("-inf")
         self._asked: GroupRequest | None = None
         self._amiss: frozenset[TopicPartition] = frozenset()
-        """Partitions assigned without the member knowing, or revoked without the member knowing."""
+        """Partitions assigned or revoked without the member's knowledge."""
         self._amiss_since = 0.0
         self._cure_at = 0.0
         self._cure_pause_s = self._times.gentle_s
         self.awaits_share = False
-        """Whether the member has joined and has not got its assignment, see ``expect_share``."""
+        """Whether the member has joined but got no assignment yet, see ``expect_share``."""
         self.gets_nothing = False
-        """Whether the coordinator knows the member and has no partition for it."""
+        """Whether the coordinator knows the member but has no partition for it."""
         self._share_pause_s = self._times.ask_s
 
     def expect_share(self) -> None:
-        """Find out whether a joining member gets nothing, which the client would not report."""
+        """Detect that a joining member gets nothing, which the client would not report."""
         self.awaits_share, self.gets_nothing = True, False
         self._share_pause_s = self._times.ask_s
         self._ask_at = min(self._ask_at, self._now() + self._times.ask_s)
@@ -116,7 +116,7 @@ class AssignmentWatchdog:
     def is_deaf(
         self, member_id: Callable[[], str], held: Callable[[], Collection[TopicPartition]]
     ) -> bool:
-        """Return whether the member has to rejoin; cheap enough to call in every poll."""
+        """Return whether the member must rejoin; cheap enough to call in every poll."""
         now = self._now()
         if now < self._look_at:
             return False
@@ -146,7 +146,7 @@ class AssignmentWatchdog:
 
     def _compare(self, says: _Says | None, held: frozenset[TopicPartition], now: float) -> None:
         self.gets_nothing = says is not None and not (says.dealt or says.target)
-        # A member that waits for partitions of another one has all that it was assigned.
+        # A member that waits for another's partitions has its whole assignment.
         amiss = frozenset() if says is None else (says.dealt - held) | (held - says.target)
         if amiss != self._amiss:
             self._amiss = amiss
@@ -164,12 +164,12 @@ class AssignmentWatchdog:
 
 
 class _Says(NamedTuple):
-    """What a coordinator reports about a member."""
+    """A member as its coordinator sees it."""
 
     dealt: frozenset[TopicPartition]
-    """Partitions that it was asked to hold, and those that it has still to give up."""
+    """Its assigned partitions, and those that it must still give up."""
     target: frozenset[TopicPartition]
-    """Partitions that it will hold when all members have given up what they must."""
+    """Its partitions once all members have given up theirs."""
 
 
 def _description_of(member_id: str, group: Any) -> _Says | None:

@@ -31,19 +31,19 @@ SURE: Final = 2
 """How many checks in a row must agree."""
 
 SILENT_S: Final = 60.0
-"""A client that got nothing for this long is checked too, if ``notices_silence`` is set."""
+"""A client that got nothing for this long is also checked, if ``notices_silence`` is set."""
 
 _DEADLINE_S: Final = 3.0
 """How long a new client may take for an answer."""
 
 _LEAST_S: Final = 0.5
 _FETCH_WAIT_MS: Final = 500
-"""The client's default. A broker answers the requests of one connection in order, so an answer
-waits for a fetch that was sent before and waits for records.
+"""The client's default. A broker answers the requests of one connection in order, so an answer may
+wait behind an earlier fetch that waits for records.
 """
 
 _TIMES_SLOWER: Final = 3.0
-"""How much longer the client may take than a new one, which had to connect first."""
+"""How much longer the client may take than a new one, which must connect first."""
 
 Ask = Callable[[Any, float], bool]
 
@@ -68,8 +68,8 @@ class MakeClientWatchdog(Protocol):
 class ClientWatchdog:
     """Watches one client. Any thread may call ``record_error`` and ``suspect``; one owns the rest.
 
-    It checks only with a reason, and asks the client itself only after a new one got an answer:
-    while the cluster is away, nothing waits.
+    It checks only with a reason, and tests the client itself only after a new one got an answer, so
+    nothing waits while the cluster is away.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ClientWatchdog:
     ):
         """Take the client's settings and a function that sends a client a small request.
 
-        With ``notices_silence``, ``times.silent_s`` without ``on_contact`` is a reason too.
+        With ``notices_silence``, ``times.silent_s`` without ``on_contact`` is also a reason.
         """
         plain = {key: value for key, value in settings.items() if key not in _OF_THE_CLIENT}
         self._settings = {**plain, "log_level": 0}
@@ -112,7 +112,7 @@ class ClientWatchdog:
         self._contact_at = self._now()
 
     def is_lost(self, client: Any) -> bool:
-        """Return whether the client must be replaced; rarely takes up to a few seconds."""
+        """Return whether the client must be replaced; in rare cases this takes a few seconds."""
         now = self._now()
         if self._notices_silence and now - self._contact_at >= self._times.silent_s:
             self.suspect()
@@ -148,7 +148,7 @@ class ClientWatchdog:
                     AdminClient(self._settings), _DEADLINE_S
                 )
             except (AuthenticationError, KafkaException):
-                # Without a token no new client is created, which says nothing about this one.
+                # Without a token no new client is created, but this one may be healthy.
                 answer.set_result(None)
             except Exception as exception:
                 answer.set_exception(exception)

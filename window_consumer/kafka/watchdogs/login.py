@@ -1,7 +1,7 @@
 """Detects a login that the brokers refuse for too long.
 
-The client tries to log in for ever, and reports equal errors once in 30 s. A new client, which asks
-for the brokers, tells whether it is refused still.
+The client tries to log in forever, and reports equal errors once in 30 s. A new client, which
+requests the list of brokers, shows whether the login is still refused.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from window_consumer.kafka.watchdogs.client import has_brokers
 from window_consumer.model.errors import AuthenticationError
 
 PATIENCE: Final = "socket.connection.setup.timeout.ms"
-"""The client's own bound of a connection's set-up, which the login is part of."""
+"""The client's own limit for a connection's set-up, which includes the login."""
 
 _PATIENCE_MS: Final = 30_000
 _ASK_S: Final = 5.0
-"""How long a new client may take, and the pause until the next one asks."""
+"""How long a new client may take, and the pause until the next one."""
 
 
 class LoginWatchdog:
@@ -47,7 +47,7 @@ class LoginWatchdog:
             self._refused_since = time.monotonic()
 
     def refusal(self) -> str | None:
-        """Return why the brokers refuse the login, and have for too long; else None at once."""
+        """Return why the brokers have refused the login for too long; otherwise None, at once."""
         now = time.monotonic()
         since = self._refused_since
         if since is None or now - since < self._patience_s or now < self._ask_at:
@@ -61,7 +61,7 @@ class LoginWatchdog:
         return reason
 
     def _ask(self) -> Future[str | None]:
-        """Ask for the brokers; the result is why the login is refused, None if it is not."""
+        """Request the list of brokers; return why the login is refused, None if it is not."""
         answer: Future[str | None] = Future()
 
         def ask() -> None:
@@ -73,7 +73,7 @@ class LoginWatchdog:
 
             try:
                 if missing_token(self._settings) is not None:
-                    answer.set_result(None)  # a token server that is away refuses nothing
+                    answer.set_result(None)  # an absent token server is not a refusal
                     return
                 settings: dict[str, Any] = {**self._settings, "error_cb": on_error}
                 client = AdminClient(settings)
@@ -84,7 +84,7 @@ class LoginWatchdog:
             except AuthenticationError as error:
                 answer.set_result(str(error))
             except KafkaException:
-                answer.set_result(None)  # the same, of a function that is not ours
+                answer.set_result(None)  # the same, from the application's function
             except Exception as exception:
                 answer.set_exception(exception)
             else:

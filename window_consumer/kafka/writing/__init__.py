@@ -1,5 +1,5 @@
-"""Writing to Kafka: rules without I/O, the client, and what drives one by the other.
+"""Writing to Kafka: rules without I/O, and the client that they drive.
 
-``client_state`` and the modules about records decide; they know no thread, clock or client library.
-``client`` sends. A user's thread reports events to the rules and carries out what they answer.
+``client_state`` and the modules about records decide, without threads, clocks and client library.
+``client`` sends. A user's thread reports events to the rules and carries out their decisions.
 """

@@ -1,14 +1,14 @@
 """A batch of records that is sent in transactions, until the answer to each is known.
 
-No client, thread or clock: the sender asks for the next part, reports what became of it, and
-gets the next step. Brokers refuse a batch of the client as a whole, though one record may be to
-blame. Then the transaction is aborted, and its records are sent again:
+No client, thread or clock: the sender asks for the next part, reports its result, and gets the next
+step. Brokers refuse a batch of the client as a whole, although one record may have caused it. Then
+the transaction is aborted, and its records are sent again:
 
-    what is known                           what is sent again
-    too large                               all but the record that is to blame, in smaller batches
+    result                                  sent again
+    too large                               all but the record that caused it, in smaller batches
     one record of a partition is invalid    all others
-    some record is to blame                 two halves, until the record is alone
-    nobody has answered                     the same, after a pause: nothing may pass it
+    some record caused it                   two halves, until the record is alone
+    no answer                               the same, after a pause: nothing may overtake it
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy
 
 Answer = PublishFailedError | None
-"""None: the brokers have it. ``refused``: they never will. Else nobody knows."""
+"""None: the brokers have it. ``refused``: they never will. Otherwise it is unknown."""
 
 UNANSWERED: Final = PublishFailedError("the brokers did not answer in time")
 _HELD: Final = PublishFailedError("an earlier record of its key was refused")
 
 
 class AfterAbort(Enum):
-    """What comes before the next part."""
+    """The step before the next part."""
 
     NOTHING = "send it"
     NEW_CLIENT = "smaller batches need a new client"
@@ -50,7 +50,7 @@ class RefusedRecord:
 
 
 class AnsweredBatch:
-    """The records of a batch and what is known of each. Owner: the sender's thread."""
+    """The records of a batch and the known answers. Owner: the sender's thread."""
 
     def __init__(
         self, copies: Sequence[Copy], limits: BatchLimits[RefusedRecord], *, holds_keys: bool
@@ -64,7 +64,7 @@ class AnsweredBatch:
         self._held: dict[tuple[str, bytes], int] = {}
         """Topics and keys of refused records, with the place of the first."""
         self._silent: set[str] = set()
-        """Topics of records that had no answer: none of theirs may pass these."""
+        """Topics of records without an answer, which no other record of them may overtake."""
 
     def __bool__(self) -> bool:
         """Return whether there is a part to send."""
@@ -75,7 +75,7 @@ class AnsweredBatch:
         return self._parts.popleft()
 
     def is_held(self, place: int) -> bool:
-        """Return whether a record may not be sent, as one before it was refused."""
+        """Return whether a record may not be sent, because an earlier one was refused."""
         if not (self._held or self._silent):
             return False
         copy = self.copies[place]
@@ -108,20 +108,20 @@ class AnsweredBatch:
         self._silent.add(topic)
 
     def on_unconnected(self, why: str) -> None:
-        """Answer that nobody knows about the rest: there is no client to send it."""
+        """Answer that the fate of the rest is unknown: there is no client to send it."""
         for place in (place for part in self._parts for place in part):
             self.answers[place] = PublishFailedError(why)
         self._parts.clear()
 
     def on_committed(self, places: Sequence[int]) -> None:
-        """Answer that the brokers have these."""
+        """Answer that the brokers have these records."""
         for place in places:
             self.answers[place] = None
 
     # ---- a transaction was aborted
 
     def topics_to_measure(self, failures: Mapping[int, SendFailure]) -> set[str]:
-        """Return the topics whose limits ``on_aborted`` asks for."""
+        """Return the topics whose limits ``on_aborted`` needs."""
         large = (place for place, each in failures.items() if each.verdict == "too_large")
         return {self.copies[place].topic for place in large}
 
@@ -132,9 +132,9 @@ class AnsweredBatch:
         reason: SendFailure | None,
         limits: Mapping[str, int | None],
     ) -> AfterAbort:
-        """Answer those that are to blame, and keep the rest for the next parts.
+        """Answer the records that caused the abort, and keep the rest for the next parts.
 
-        ``failures`` are of single records; ``reason`` is why the transaction was not committed.
+        ``failures`` belong to single records; ``reason`` is why the transaction was not committed.
         """
         batch_size = self._limits.properties
         done = self._blame(failures, limits)
@@ -162,7 +162,7 @@ class AnsweredBatch:
     def _blame(
         self, failures: Mapping[int, SendFailure], known: Mapping[str, int | None]
     ) -> set[int]:
-        """Answer the records that are known to be to blame; return their places."""
+        """Answer the records that are known to have caused it; return their places."""
         done: set[int] = set()
         invalid: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
         is_refusal = any(each.is_refusal for each in failures.values())

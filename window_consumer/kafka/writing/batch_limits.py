@@ -1,7 +1,7 @@
-"""Batches that are too large for a topic: made smaller until the record that is to blame is alone.
+"""Batches that are too large for a topic: they shrink until the too large record is alone.
 
-A broker refuses a batch as a whole. The client has one size for all batches, so that each refusal
-makes the next client's smaller: to what the topic takes where the brokers say it, else by half.
+A broker refuses a batch as a whole. The client has one size for all batches, so each refusal makes
+the next client's batches smaller: to the topic's limit if the brokers report it, else by half.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _DEFAULT_BYTES: Final = 1_000_000
 
 
 class Sized(Protocol):
-    """A record that is to be sent."""
+    """A record to send."""
 
     @property
     def topic(self) -> str:
-        """Return where it is sent to."""
+        """Return its destination."""
 
     @property
     def size(self) -> int:
@@ -36,19 +36,19 @@ def batch_bytes(properties: Mapping[str, Any]) -> int:
 
 
 class BatchLimits(Generic[Sent]):
-    """Which records were refused, and how large the next client's batches are."""
+    """The refused records, and the batch size of the next client."""
 
     def __init__(self, most_bytes: int):
         self._bytes = most_bytes
         self._refused: defaultdict[tuple[str, int], list[Sent]] = defaultdict(list)
 
     def __len__(self) -> int:
-        """Return how many refused records wait to be sorted out."""
+        """Return how many refused records wait for ``sort_out``."""
         return sum(map(len, list(self._refused.values())))
 
     @property
     def topics(self) -> set[str]:
-        """The topics whose limits ``sort_out`` asks for."""
+        """The topics whose limits ``sort_out`` needs."""
         return {topic for topic, _ in self._refused}
 
     @property
@@ -69,7 +69,7 @@ class BatchLimits(Generic[Sent]):
         smallest = self._bytes
         for (topic, _), group in self._refused.items():
             limit = limit_of(topic)
-            # A record that fills a batch had one of its own.
+            # A record that fills a batch was alone in it.
             alone += [(each, limit) for each in group if self._is_alone(each, group)]
             others = [each for each in group if not self._is_alone(each, group)]
             if others:

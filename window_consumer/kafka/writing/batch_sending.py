@@ -1,15 +1,15 @@
-"""Sending batches of records in transactions, whose every answer is known within a bounded time.
+"""Sends batches of records in transactions, with an answer for each within a bounded time.
 
-``Producer`` keeps sending until the brokers have a record. Here a record that has no answer in time
-is given up: whoever holds a lock for it may release it then.
+``Producer`` keeps sending until the brokers have a record. Here a record without an answer in time
+is given up, so that the holder of a lock for it may release the lock.
 
-Who sends under a transactional id ends what others send under it: Kafka refuses a process that was
-frozen when it wakes. So whoever takes an id has to look, after that, whether the lock is still its
-own: ``check_lock`` raises otherwise.
+Taking a transactional id fences all earlier senders with that id: Kafka refuses a frozen process
+when it wakes. So after taking an id, check that the lock is still ours: ``check_lock`` raises
+otherwise.
 
-A broker refuses a batch of the client as a whole, though one record may be to blame. Then the
-transaction is aborted, and what it had is sent again, with smaller batches or by halves, until
-those that are to blame are alone.
+A broker refuses a batch of the client as a whole, although one record may have caused it. Then the
+transaction is aborted, and its records are sent again, in smaller batches or by halves, until the
+refused records are alone.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _POLL_S: Final = 0.1
 _PAUSE_S: Final = 0.01
 _ABORT_S: Final = 1.0
 _TRANSACTION_MS: Final = 10_000
-"""Readers of committed records wait so long for a process that froze, or until another begins."""
+"""Readers of committed records wait this long for a frozen process, or until another begins."""
 
 _MISSING_TOPIC_MS: Final = 60_000
 """A new topic takes a moment to be known everywhere."""
 
 _LARGEST_RECORD: Final = 100_000_000
-"""Just below the broker's socket.request.max.bytes: beyond it the broker hangs up, for ever."""
+"""Just below the broker's socket.request.max.bytes, beyond which the broker always hangs up."""
 
 NO_FAULTS: Final[Mapping[int, str]] = MappingProxyType({})
 
@@ -64,7 +64,7 @@ class FencedError(RunError):
 class BatchSender:
     """Sends batches in their order, each in a transaction. Owner: one thread."""
 
-    def __init__(  # noqa: PLR0913 - one way to send
+    def __init__(  # noqa: PLR0913 - independent settings of a sender
         self,
         user_settings: Mapping[str, Any],
         name: str,
@@ -75,7 +75,7 @@ class BatchSender:
         timeout_s: float,
         holds_keys: bool,
     ):
-        """Give a record up ``timeout_s`` after it was sent, or up to a second later.
+        """Give up a record ``timeout_s`` after it was sent, or up to a second later.
 
         With ``holds_keys`` no record is sent after a refused one of its topic and key.
         """
@@ -85,7 +85,7 @@ class BatchSender:
             "message.max.bytes": _LARGEST_RECORD,
             **user_settings,
             "client.id": f"wc-{name}",
-            "linger.ms": 0,  # a batch is there as a whole, and nothing comes after it
+            "linger.ms": 0,  # a batch is complete at once, and nothing follows it
             "message.timeout.ms": round(timeout_s * 1000),
             "transactional.id": transactional_id,
             "transaction.timeout.ms": _TRANSACTION_MS,
@@ -109,10 +109,10 @@ class BatchSender:
         check_lock: Callable[[], object],
         faults: Mapping[int, str] = NO_FAULTS,
     ) -> BatchInFlight:
-        """Give records to the client; ``answers`` of what is returned has to be called next.
+        """Give records to the client; call ``answers`` of the result next.
 
-        ``faults`` tells, by place, why some are no records: they are refused. Connecting a client
-        takes ``within_s`` at most. Raises what ``check_lock`` raises.
+        ``faults`` has the reasons, by place, why some items are not records: these are refused.
+        Connecting a client takes ``within_s`` at most. Raises the exceptions of ``check_lock``.
         """
         flight = BatchInFlight(self, copies, within_s, check_lock, faults)
         flight.hand_over()
@@ -131,17 +131,16 @@ class BatchSender:
     def take_client(
         self, batch: AnsweredBatch, deadline: float, check_lock: Callable[[], object]
     ) -> SendingClient | None:
-        """Take the client; a new one ends what others send, before the lock is looked at.
+        """Take the client; a new one fences other senders before the lock is checked.
 
-        Only one that comes back is used again: any other has a transaction open.
+        Only a returned client is used again: any other has an open transaction.
         """
         client, self._client = self._client, None
         if client is not None:
             return client
         conf = {**self._conf, **self.limits.properties}
         client = new_client(conf, self._log, self._on_error)
-        # Connects it: a client that has no connection yet looks for its coordinator, and then again
-        # after half a second.
+        # Connects it: an unconnected client looks for its coordinator only every half second.
         has_topic(client, batch.copies[0].topic)
         try:
             client.init_transactions(max(_POLL_S, deadline - time.monotonic()))
@@ -159,7 +158,7 @@ class BatchSender:
         self._client = client
 
     def send_again(self, batch: AnsweredBatch, attempt: _Transaction) -> None:
-        """Keep what was not to blame for the end of a transaction; it is sent next."""
+        """Keep the records that did not cause the end of a transaction; they are sent next."""
         topics = batch.topics_to_measure(attempt.failures)
         limits = {topic: size_limit(self._conf, topic) for topic in topics}
         after = batch.on_aborted(attempt.places, attempt.failures, attempt.reason, limits)
@@ -169,12 +168,12 @@ class BatchSender:
             time.sleep(_PAUSE_S)
 
     def close(self) -> None:
-        """End the client; nothing is on its way between batches."""
+        """End the client; nothing is in flight between batches."""
         self._client = None
 
 
 class BatchInFlight:
-    """Records that the client has, or will get once their turn has come. Owner: one thread."""
+    """Records that the client has, or will get at their turn. Owner: one thread."""
 
     def __init__(
         self,
@@ -201,8 +200,8 @@ class BatchInFlight:
     def answers(self, within_s: float) -> list[Answer]:
         """Wait for the answer to each record, in their order.
 
-        A record without an answer after ``within_s`` counts as unknown. Raises FencedError: then
-        nothing is known of any record.
+        A record without an answer after ``within_s`` counts as unknown. After a FencedError, the
+        fate of every record is unknown.
         """
         self._deadline = time.monotonic() + within_s
         while (attempt := self._attempt) is not None:
@@ -266,7 +265,7 @@ class _Transaction:
             self._batch.on_committed(self._taken)
 
     def _flush(self) -> None:
-        """Wait until all are written, or one has failed: others would not be answered any more."""
+        """Wait until all are written, or until one has failed: the others then get no answer."""
         while self.client.hurry(_POLL_S) and self._failed is None:
             if time.monotonic() >= self._deadline:
                 return
@@ -322,13 +321,13 @@ class _Transaction:
                 self._refuse(place, exception)
                 return False
             except (TypeError, ValueError, OverflowError, SystemError) as error:
-                self._batch.refuse(place, f"it is no record: {error}")
+                self._batch.refuse(place, f"it is not a record: {error}")
                 return False
             else:
                 return True
 
     def _refuse(self, place: int, exception: KafkaException) -> None:
-        """Give a record that the client did not accept its answer; raise what ends the batch."""
+        """Answer a record that the client did not accept; raise an error that ends the batch."""
         error = errors.cause_of(exception)
         failure = None if error is None else errors.send_failure(error, None)
         if failure is None or not failure.is_refusal:

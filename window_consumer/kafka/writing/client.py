@@ -1,6 +1,6 @@
-"""The client that sends: confluent-kafka's, whose fatal errors are noticed; and what it asks for.
+"""The sending client: confluent-kafka's with its fatal errors recorded, and related queries.
 
-``produce`` belongs to any thread, everything else to the one that drives the client.
+Any thread may call ``produce``; everything else belongs to the thread that drives the client.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIMIT_S: Final = 3.0
 _RETRY_S: Final = 0.2
 _TRANSACTION_S: Final = 60.0
 _ROUNDS: Final = 10
-"""For answers that keep coming: then it is not the exact number that matters."""
+"""A limit in case answers keep arriving, when the exact number does not matter."""
 
 
 class SendingClient(Producer):
@@ -39,20 +39,20 @@ class SendingClient(Producer):
         """Create the client; raises KafkaException for settings that librdkafka refuses."""
         super().__init__({**settings, "error_cb": on_error}, logger=_WithoutGaps(log))
         self.fatal: KafkaError | None = None
-        """Why it has given up; nothing but a new client can send then."""
+        """Why it has given up; then only a new client can send."""
 
     def serve(self, timeout_s: float) -> int:
-        """Wait for answers and hand them out; return how many there were."""
+        """Wait for answers and deliver them; return their number."""
         return self._serve(self.poll, timeout_s)
 
     def hurry(self, timeout_s: float) -> int:
-        """As ``serve``, but send at once what lingers, and return how many are unanswered."""
+        """Like ``serve``, but send lingering records at once; return how many are unanswered."""
         return self._serve(self.flush, timeout_s)
 
     def unanswered(self) -> int:
-        """Hand out the answers that are there; return how many records have none.
+        """Deliver the available answers; return how many records have none.
 
-        ``len`` counts log lines and errors as well, until they are handed out.
+        ``len`` also counts log lines and errors that are not delivered yet.
         """
         for _ in range(_ROUNDS):
             count = len(self)
@@ -71,13 +71,13 @@ class SendingClient(Producer):
             return 0
 
     def give_up(self, *, in_flight: bool) -> None:
-        """Let its messages fail; those without ``in_flight`` that wait for no answer."""
+        """Let its messages fail; without ``in_flight`` only those that are not on their way."""
         self.purge(in_queue=True, in_flight=in_flight, blocking=False)
 
     def begin(self, *, is_first: bool, within_s: float) -> None:
         """Begin a transaction; the first ends that of a dead process with the same id.
 
-        That takes ``within_s`` at most; without an answer, the next call goes on waiting.
+        That takes ``within_s`` at most; without an answer, the next call continues to wait.
         """
         with self._in_our_words("the transaction could not begin", errors.text_of_no_transaction):
             if is_first:
@@ -85,12 +85,12 @@ class SendingClient(Producer):
             self.begin_transaction()
 
     def commit(self) -> None:
-        """Commit the transaction once its records are written; RunError where it was not."""
+        """Commit the transaction once its records are written; raises RunError if that fails."""
         with self._in_our_words("the transaction was not committed"):
             retried(self.commit_transaction)
 
     def abort(self) -> None:
-        """Abort the transaction; where that fails, its time runs out."""
+        """Abort the transaction; if that fails, it times out."""
         with suppress(KafkaException):
             retried(self.abort_transaction)
 
@@ -111,7 +111,7 @@ class SendingClient(Producer):
             raise TransactionFailure(f"{what}: {text_of(error)}") from None
 
     def keep_for_ever(self) -> None:
-        """Let Python never free it: in a fork that would wait for threads that are not there."""
+        """Keep Python from freeing it: in a fork that would wait for missing threads."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
@@ -125,12 +125,12 @@ def new_client(
         raise UsageError(f"Producer: {exception.args[0]}") from None
 
 
-class TransactionFailure(Exception):  # noqa: N818 - the producer raises its own for it
+class TransactionFailure(Exception):  # noqa: N818 - internal; the producer raises its own error
     """A transaction did not begin, or was not committed."""
 
 
 def retried(act: Callable[[float], object]) -> None:
-    """Run a step of a transaction; repeat it while the client says that this is allowed."""
+    """Run a step of a transaction; repeat it while the client allows retries."""
     deadline = time.monotonic() + _TRANSACTION_S
     while True:
         try:
@@ -144,7 +144,7 @@ def retried(act: Callable[[float], object]) -> None:
 
 
 class _WithoutGaps:
-    """A log without lines about ``enable.gapless.guarantee``: the producer gets over its errors."""
+    """A log without lines about ``enable.gapless.guarantee``: the producer recovers from them."""
 
     def __init__(self, log: ClientLog):
         self._log = log
@@ -158,7 +158,7 @@ class _WithoutGaps:
 
 
 def has_topic(client: SendingClient, topic: str) -> bool:
-    """Ask the cluster whether there is a topic now; without an answer there is none."""
+    """Ask the cluster whether a topic exists now; without an answer it does not."""
     try:
         found = client.list_topics(topic, timeout=_LIMIT_S).topics.get(topic)
     except KafkaException:
@@ -167,14 +167,14 @@ def has_topic(client: SendingClient, topic: str) -> bool:
 
 
 def size_limit(settings: Mapping[str, Any], topic: str) -> int | None:
-    """Return the topic's ``max.message.bytes``, None where nobody says."""
+    """Return the topic's ``max.message.bytes``, None if unknown."""
     try:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         admin = _admin(settings)
         answers = admin.describe_configs([resource], request_timeout=_LIMIT_S)
         return int(answers[resource].result(_LIMIT_S)["max.message.bytes"].value)
     except Exception:
-        return None  # no permission to describe, or no answer: it is only for a message
+        return None  # no permission to describe, or no answer: the limit is only for a message
 
 
 def log_ranges(
@@ -182,7 +182,7 @@ def log_ranges(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return the first offset and the end of each partition, as its leader reports them.
 
-    Raises what ``errors.translate`` makes of the first failure.
+    Raises the first failure, converted by ``errors.translate``.
     """
     deadline = time.monotonic() + timeout_s
     admin = _admin(settings)

@@ -1,17 +1,17 @@
-"""The life of the client that sends: when it is replaced, how it is emptied, when the next is made.
+"""The life cycle of the sending client: when it is replaced and emptied, and when the next begins.
 
-No client, thread or clock: whoever drives the client reports what happens, with the time.
+No client, thread or clock: the driver of the client reports events, with the time.
 
     phase      event           next
-    WAITING    on_made         OPEN       there is no client; a new one has to wait for its time
+    WAITING    on_made         OPEN       there is no client; a new one must wait for its time
     OPEN       on_failed       EMPTYING   its records are taken back
     OPEN       on_lost         EMPTYING
-    EMPTYING   on_failed       EMPTYING   it had no fatal error before
+    EMPTYING   on_failed       EMPTYING   its first fatal error
     EMPTYING   on_emptied      WAITING    with a pause after a fatal error
-    any        on_close        CLOSED     a client that is left gives its records back at once
+    any        on_close        CLOSED     a remaining client gives its records back at once
     CLOSED     any             CLOSED
 
-Where a new client need not wait for the old one to be empty, EMPTYING is left at once. Errors of a
+If a new client need not wait for the old one to be empty, EMPTYING is left at once. Errors of a
 client that is being replaced anyway change nothing. Any other event is a bug and raises.
 """
 
@@ -23,13 +23,13 @@ from typing import Final, Generic, TypeVar
 from attrs import frozen
 
 Fatal = TypeVar("Fatal")
-"""What a client's fatal error is to the user."""
+"""The type of a client's fatal error for its user."""
 
 KEEPING_PAUSES_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0)
-"""Pauses of those that send records again: they wait only for a client that fails again."""
+"""Pauses of users that resend records: they wait only after a repeated failure."""
 
 REPORTING_PAUSES_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 10.0)
-"""Pauses of those whose records fail: the sender tries again by itself."""
+"""Pauses of users whose records fail: the sender retries by itself."""
 
 DRAIN_S: Final = 5.0
 """How long a client that is being replaced waits for its in-flight records."""
@@ -39,7 +39,7 @@ _CALM_S: Final = 60.0
 
 
 class ClientPhase(Enum):
-    """Whether there is a client that takes records."""
+    """Whether a client accepts records."""
 
     WAITING = "no client"
     OPEN = "a client takes records"
@@ -60,7 +60,7 @@ class ReplacementRules:
     """How a user replaces its client."""
 
     waits_for_old: bool
-    """Whether a new client sends only once the old one is empty: for the order of keys."""
+    """Whether a new client sends only once the old one is empty, to keep the order of keys."""
     drain_s: float
     """How long in-flight records of a replaced client may take."""
     pauses_s: tuple[float, ...]
@@ -88,7 +88,7 @@ class ClientState(Generic[Fatal]):
         self._rules = rules
         self.phase = ClientPhase.WAITING
         self.failure: Fatal | None = None
-        """The fatal error of the last client, until a later one has worked."""
+        """The fatal error of the last client, until a later client has worked."""
         self.is_failed = False
         """Whether the client that is being replaced had a fatal error."""
         self._due = 0.0
@@ -96,7 +96,7 @@ class ClientState(Generic[Fatal]):
         self._failures = 0
 
     def pause_s(self, now: float) -> float:
-        """Return how long the next client has to wait."""
+        """Return how long the next client must wait."""
         return max(0.0, self._due - now)
 
     def may_make(self, now: float) -> bool:
@@ -104,7 +104,7 @@ class ClientState(Generic[Fatal]):
         return self.phase is ClientPhase.WAITING and now >= self._due
 
     def on_made(self) -> None:
-        """Record that a new client takes records."""
+        """Record that a new client accepts records."""
         if self._may_be(ClientPhase.WAITING):
             self.phase, self.is_failed = ClientPhase.OPEN, False
 
@@ -144,13 +144,13 @@ class ClientState(Generic[Fatal]):
         self._failed_at = self._due
 
     def emptying(self, elapsed_s: float, *, is_failed: bool) -> Emptying:
-        """Return how a client gives its records back, which has been replaced for this long."""
+        """Return how a replaced client gives its records back, given the time since."""
         if self.phase is ClientPhase.CLOSED or elapsed_s >= self._rules.drain_s:
             return Emptying.PURGE_ALL
         return Emptying.PURGE_QUEUED if is_failed else Emptying.WAIT
 
     def on_emptied(self, now: float, *, is_explained: bool = False) -> bool:
-        """Record that the client has no records; return whether its failure is to be reported.
+        """Record that the client has no records; return whether to report its failure.
 
         ``is_explained`` says that a refused record caused the fatal error: then there is no pause.
         """
@@ -169,5 +169,5 @@ class ClientState(Generic[Fatal]):
         return self.phase is expected
 
     def on_close(self) -> None:
-        """Record that nothing is sent any more."""
+        """Record that nothing more is sent."""
         self.phase = ClientPhase.CLOSED

@@ -1,8 +1,8 @@
-"""Writes copies and reports each once: acknowledged, or why not. The sender decides what follows.
+"""Writes copies and reports the result of each once; the sender decides what to do next.
 
 Its client is replaced after a fatal error or a lost connection. If the cluster gives an idempotent
-producer no id, perhaps because a permission is missing, all its records fail and nothing but a new
-client can send: they fail with that reason, and the next copy creates a client, after a pause.
+producer no id, perhaps because a permission is missing, all its records fail and only a new client
+can send: they fail with that reason, and the next copy creates a client, after a pause.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _CHECK_S: Final = 0.1
 class CopyWriter:
     """Sends through the current client; the first is created for the first copy, or by ``open``.
 
-    One thread calls ``write``; one thread, which may be another, calls everything else. Neither
-    waits for the brokers but in ``serve`` and ``close``; librdkafka's queue is the bound.
+    One thread calls ``write``; one thread, possibly another, calls everything else. Only ``serve``
+    and ``close`` wait for the brokers; librdkafka's queue is the limit.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class CopyWriter:
         name: str = "producer",
         make_watchdog: MakeClientWatchdog = ClientWatchdog,
     ):
-        """``name`` is what log lines call it."""
+        """``name`` is its name in log lines."""
         self._settings = settings
         self._log = log
         self._name = name
@@ -53,7 +53,7 @@ class CopyWriter:
         self._client: SendingClient | None = None
         self._has_client = threading.Event()
         self._replaced: list[SendingClient] = []
-        """Clients whose records are yet to fail."""
+        """Clients whose records have not all failed yet."""
 
     # ---- the thread that writes
 
@@ -76,7 +76,7 @@ class CopyWriter:
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
         """Send a copy; ``on_delivery`` is called once, with None for an ack, here or in ``serve``.
 
-        An ack means that the brokers have it, as ``acks`` asks for.
+        An ack means that the brokers have it, as ``acks`` requires.
         """
         topic, partition, key, value, headers, timestamp = copy
 
@@ -116,7 +116,7 @@ class CopyWriter:
     # ---- the thread that serves
 
     def _cause_of(self, error: KafkaError) -> KafkaError:
-        """Return why a copy failed: a purged one, because its client did."""
+        """Return why a copy failed; a purged copy failed because its client did."""
         if errors.is_expiry(error):
             # It may have expired because the cluster does not answer.
             self._watchdog.suspect()
@@ -141,7 +141,7 @@ class CopyWriter:
         self._fail_replaced()
 
     def _check(self, client: SendingClient) -> None:
-        """Replace a client that cannot send any more."""
+        """Replace a client that can no longer send."""
         now = time.monotonic()
         if client.fatal is not None:
             self._state.on_failed(client.fatal, now)
@@ -156,7 +156,7 @@ class CopyWriter:
             self._state.on_lost(now)
             self._log.log(
                 logging.WARNING,
-                "the cluster answers, but not to this producer, which is replaced",
+                "the cluster answers, but not this producer, which is replaced",
                 event=LogEvent.PRODUCER_REPLACED,
             )
         else:

@@ -1,4 +1,4 @@
-"""The part of ``memory`` that librdkafka cannot see: records that wait outside of its queue."""
+"""The part of ``memory`` that librdkafka cannot see: records that wait outside its queue."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class MemoryLimit:
 
     librdkafka limits its own queue to ``memory``. While records are held, the bytes of each queued
     one count from ``enter`` to its delivery report, so that held and queued records together stay
-    within ``memory``. Held records may fill half of it: the other half
-    is for topics that accept records.
+    within ``memory``. Held records may fill half of it: the other half is for topics that accept
+    records.
     """
 
     def __init__(self, memory: int):

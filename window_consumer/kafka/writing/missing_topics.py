@@ -24,7 +24,7 @@ class _MissingTopic(Generic[Sent]):
 
 
 class MissingTopics(Generic[Sent]):
-    """Holds records back, by topic. Owner: whoever holds the lock of its UnackedRecords."""
+    """Holds records back, by topic. Owner: the holder of the lock of its UnackedRecords."""
 
     def __init__(self, patience_s: float, memory: MemoryLimit):
         self._patience_s = patience_s
@@ -57,14 +57,14 @@ class MissingTopics(Generic[Sent]):
         return True
 
     def due(self, now: float) -> Iterator[str]:
-        """Yield the topics to query the cluster for now."""
+        """Yield the topics to ask the cluster for now."""
         for name, topic in list(self._topics.items()):
             if now - topic.queried_at >= _QUERY_S:
                 topic.queried_at = now
                 yield name
 
     def release(self, topic: str) -> list[Sent]:
-        """Remove and return the records of a topic that exists by now."""
+        """Remove and return the records of a topic that now exists."""
         held = self._topics.pop(topic).held
         self._memory.release(*held)
         return held

@@ -1,9 +1,9 @@
-"""Topics with a record that the brokers refused: they get a client of their own.
+"""Topics with a record that the brokers refused: they get a separate client.
 
 With ``enable.gapless.guarantee`` a refused batch is fatal for the client, so that nothing overtakes
 a resent record. With a single client for all topics, each refusal would stop them all. The separate
-client needs no such guarantee: each record is its own batch, so a refusal concerns it alone, and
-the next record of its topic and key is sent after its delivery report.
+client does not need that guarantee: each record is its own batch, so a refusal concerns only that
+record, and the next record of its topic and key is sent after its delivery report.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CALM_S: Final = 1.0
 """A topic returns to the shared client after this long without a refusal."""
 
 _LONGEST_CALM_S: Final = 3_600.0
-"""Each return that was too early doubles the time, up to this."""
+"""Each premature return doubles the time, up to this."""
 
 _Place = tuple[str, bytes | None]
 
@@ -46,7 +46,7 @@ class _Chain(Generic[Sent]):
 
 
 class RefusedTopics(Generic[Sent]):
-    """Says which records the separate client gets. Owner: as of MissingTopics."""
+    """Decides which records the separate client gets. Owner: as for MissingTopics."""
 
     def __init__(self, memory: MemoryLimit):
         self._memory = memory
@@ -55,7 +55,7 @@ class RefusedTopics(Generic[Sent]):
         self._chains: dict[_Place, _Chain[Sent]] = {}
         """The records of each topic and key; without a key, those of a returning topic."""
         self.ready: deque[Sent] = deque()
-        """What the separate client shall send now; they count as in flight."""
+        """Records for the separate client to send now; they count as in flight."""
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
@@ -101,7 +101,7 @@ class RefusedTopics(Generic[Sent]):
                     self._advance(topic, chain)
 
     def on_ended(self, record: Sent) -> None:
-        """Record that a record is done, whatever came of it; the next of its key may be sent."""
+        """Record that a record is done, with any result; the next one of its key may be sent."""
         topic, place = self._topics[record.topic], _place_of(record)
         topic.in_flight -= 1
         self._leave(record)
@@ -140,7 +140,7 @@ class RefusedTopics(Generic[Sent]):
         return found
 
     def clear(self) -> list[Sent]:
-        """Remove and return all records; none is in flight any more but those in ``ready``."""
+        """Remove and return all records; only those in ``ready`` are in flight."""
         found = [*self.ready, *(each for chain in self._chains.values() for each in chain.waiting)]
         self._memory.release(*found)
         self.ready.clear()

@@ -1,4 +1,4 @@
-"""What the rules know of a record, of its failure, and of its end."""
+"""A sent record, its failure and its end, as the rules see them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeVar
 from attrs import frozen
 
 SendVerdict = Literal["transient", "missing", "denied", "too_large", "invalid"]
-"""What an error means for a record: send it again, wait for its topic, or give it up."""
+"""The consequence of an error for a record: send it again, wait for its topic, or give it up."""
 
 
 class OutgoingRecord(Protocol):
@@ -43,16 +43,16 @@ class SendFailure:
     is_expired: bool = False
     """Whether it was given up because no broker accepted it in time."""
     is_of_another: bool = False
-    """Whether it was refused with another one of its batch, which is to blame."""
+    """Whether it was refused because of another record of its batch."""
 
     @property
     def is_refusal(self) -> bool:
-        """Whether brokers, or the client, refused a record or another one of its batch."""
+        """Whether brokers, or the client, refused this record or another one of its batch."""
         return self.is_of_another or self.verdict != "transient"
 
 
 class Ending(Enum):
-    """How a record ends that the brokers did not acknowledge."""
+    """The end of a record that the brokers did not acknowledge."""
 
     DENIED = auto()
     INVALID = auto()
@@ -74,4 +74,4 @@ class RecordEnd:
     ending: Ending
     why: str = ""
     limit: int | None = None
-    """The topic's limit for a record that is too large, where it is known."""
+    """The topic's limit for a record that is too large, if known."""

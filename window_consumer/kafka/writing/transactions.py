@@ -1,7 +1,7 @@
 """The transactions of one worker: its copies and results, and the commits of its group.
 
 A client that is fenced or cannot finish a transaction is replaced. The next one has the same id and
-ends the transaction before it begins another: by then it is known what became of it.
+ends that transaction before it begins another, so its result is known by then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BATCH_SHARE: Final = 0.8
 _FLUSH_S: Final = 0.05
 _INIT_S: Final = 10.0
 _RIVAL_S: Final = 60.0
-"""A second fencing within this time means that another process goes on using the id."""
+"""A second fencing within this time means that another process keeps using the id."""
 
 
 class KafkaTransactions:
@@ -61,7 +61,7 @@ class KafkaTransactions:
         """When the first record of this transaction was written; 0 before."""
         self._fenced_at = float("-inf")
         self._acked: list[Delivery] = []
-        """Of the records that the brokers have, and that no reader sees yet."""
+        """Callbacks of records that the brokers have but readers do not see yet."""
 
     # ---- the thread that writes
 
@@ -73,7 +73,7 @@ class KafkaTransactions:
         topic, partition, key, value, headers, timestamp = copy
         client = self._client
         if os.getpid() != self._pid or client is None:
-            raise WrongProcessError("this producer was made in another process")
+            raise WrongProcessError("this producer was created in another process")
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is None:
@@ -82,7 +82,7 @@ class KafkaTransactions:
             self._failed = self._failed or error
             failure = errors.publish_failure(error, topic)
             if failure.too_large and len(value or b"") < self._batch_bytes:
-                # The brokers refuse whole batches: another record may be to blame.
+                # The brokers refuse whole batches: another record may have caused it.
                 self._too_large = topic
                 failure = PublishFailedError(str(failure), why=failure.why)
             on_delivery(failure)
@@ -170,14 +170,14 @@ class KafkaTransactions:
             on_delivery(error)
 
     def _flush(self, client: SendingClient) -> None:
-        """Wait until all is written, or one record has failed: others are not answered then."""
+        """Wait until all is written, or one record has failed: the others then get no answer."""
         deadline = time.monotonic() + self._timeout_s
         while self._failed is None and client.fatal is None:
             try:
                 if not client.hurry(_FLUSH_S):
                     break
             except SystemError:
-                break  # raised by callbacks of a client that was fenced; the next call says so
+                break  # raised by callbacks of a fenced client; the next call reports it
             if time.monotonic() > deadline:
                 raise errors.timed_out()
         if self._failed is not None and client.fatal is None:
@@ -214,17 +214,17 @@ class KafkaTransactions:
         return self._began_at > 0 and time.monotonic() - self._began_at >= self._timeout_s
 
     def _fenced(self, text: str) -> None:
-        """Go on after a first fencing; raise WorkerStoppedError after the second in a row."""
+        """Continue after a first fencing; raise WorkerStoppedError after the second in a row."""
         now, before = time.monotonic(), self._fenced_at
         self._fenced_at = now
         if now - before < _RIVAL_S:
             raise WorkerStoppedError(
                 f"another process uses the transactional.id {self.id} ({text}): give each process"
-                " of this worker a group.instance.id of its own"
+                " of this worker its own group.instance.id"
             )
 
     def abort(self) -> None:
-        """Abort the transaction; begin replaces the client where that fails."""
+        """Abort the transaction; if that fails, ``begin`` replaces the client."""
         if self._is_open and self._client is not None:
             self._is_open = False
             self._abort(self._client)
@@ -245,7 +245,7 @@ class KafkaTransactions:
             client.serve(0)
 
     def close(self, timeout_s: float) -> int:
-        """Abort what is open; return 0: nothing waits for an answer."""
+        """Abort the open transaction; return 0, because nothing waits for an answer."""
         del timeout_s
         self.abort()
         self._answer(PublishFailedError("its transaction was aborted"))

@@ -1,18 +1,19 @@
-"""Records that are kept until the brokers have them: what becomes of each that a client fails.
+"""Records that are kept until the brokers have them: decides about each that a client fails.
 
-Events go in, with the time; what to do is read from ``accept``, ``take``, ``refused.ready`` and
+Events go in, with the time; decisions come from ``accept``, ``take``, ``refused.ready`` and
 ``endings``. There is no client here, no thread and no clock.
 
 A record is in one place at a time:
 
-    the shared client's queue     handed over after ``accept``, or by ``take``
+    the shared client's queue     passed on after ``accept``, or by ``take``
     waiting                       to be sent again by the next client, in the order of numbers
-    limits                        refused with a batch that is too large, until it is sorted out
+    limits                        refused with a batch that is too large, until ``sort_out``
     missing                       until its topic exists
-    refused                       its topic has a client of its own: in its queue, or before it
+    refused                       its topic has a separate client: in its queue, or before it
     endings                       it has failed
 
-It leaves by an acknowledgement, which concerns no rule unless its topic is refused, or by an end.
+It leaves by an acknowledgement, which matters to the rules only if its topic is refused, or by an
+end.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from window_consumer.kafka.writing.sent_record import Ending, RecordEnd, SendFai
 
 @frozen(kw_only=True)
 class KeepingRules:
-    """How long and how much is kept."""
+    """Limits of time and size."""
 
     memory: int
-    """Bytes of values that are not acknowledged; also one record per 512 bytes."""
+    """Bytes of unacknowledged values; also limits records, to one per 512 bytes."""
     missing_topic_s: float
     largest_record: int
-    """What the client itself accepts, in bytes."""
+    """The largest record that the client itself accepts, in bytes."""
     batch_bytes: int
     resends: bool = True
     """False with transactions, which are retried as a whole."""
 
 
 class UnackedRecords(Generic[Sent]):
-    """Decides by the failure. One thread at a time: whoever holds the driver's lock."""
+    """Decides by the failure. Owner: the holder of the driver's lock."""
 
     def __init__(self, rules: KeepingRules):
         self._rules = rules
@@ -60,14 +61,14 @@ class UnackedRecords(Generic[Sent]):
         self._large: list[Sent] = []
         """Records that the separate client's brokers refused: each was a batch of its own."""
         self._refusals: dict[str, str] = {}
-        """Topics with a refused record since the client was created, and why."""
+        """Topics with a refused record since the client was created, with the reason."""
         self._doubtful: set[int] = set()
         self._doubtful_below = 0
         self._refused_login: str | None = None
         self._is_closing = False
 
     def __len__(self) -> int:
-        """Return how many records are outstanding that the shared client does not have."""
+        """Return how many outstanding records the shared client does not have."""
         waiting = len(self._waiting) + len(self._large) + len(self.limits)
         return waiting + len(self.missing) + len(self.refused)
 
@@ -100,7 +101,7 @@ class UnackedRecords(Generic[Sent]):
         self._waiting += records
 
     def take(self) -> list[Sent]:
-        """Remove and return what the shared client gets before anything else, in order."""
+        """Remove and return the records that the shared client gets first, in order."""
         found = sorted(self._waiting, key=attrgetter("number"))
         self._waiting.clear()
         return found
@@ -158,7 +159,7 @@ class UnackedRecords(Generic[Sent]):
             self._doubtful.add(record.number)
 
     def _may_have_arrived(self, record: Sent, failure: SendFailure) -> bool:
-        """Return whether a failed record may be written.
+        """Return whether a failed record may have been written.
 
         A record in the queue may have been sent on a connection that was lost. Without a partition
         it was not: the client did not know the topic yet.
@@ -232,7 +233,7 @@ class UnackedRecords(Generic[Sent]):
                 self._decide(record, failure, now)
 
     def large_topics(self) -> set[str]:
-        """Return the topics whose limits ``end_large`` reports."""
+        """Return the topics whose limits ``end_large`` needs."""
         return {record.topic for record in self._large}
 
     def end_large(self, limits: Mapping[str, int | None]) -> None:
@@ -244,11 +245,11 @@ class UnackedRecords(Generic[Sent]):
     # ---- topics that are missing
 
     def topics_to_find(self, now: float) -> Iterator[str]:
-        """Yield missing topics that the cluster is to be asked for."""
+        """Yield missing topics to ask the cluster for."""
         return self.missing.due(now)
 
     def on_found(self, topic: str) -> None:
-        """Record that a topic exists: its records are to be taken."""
+        """Record that a topic exists: its records are ready for ``take``."""
         if topic in self.missing:
             self._waiting += self.missing.release(topic)
 
@@ -264,7 +265,7 @@ class UnackedRecords(Generic[Sent]):
         self._refused_login = why
 
     def on_login_over(self) -> None:
-        """End what waits, as nothing can be sent; records sent from now on are kept again."""
+        """End waiting records, because nothing can be sent; later records are kept again."""
         for record in (*self.take(), *self.missing.clear()):
             self._fail_login(record, is_doubtful=record.number in self._doubtful)
         self._refused_login = None
@@ -274,11 +275,11 @@ class UnackedRecords(Generic[Sent]):
         self._end(record, ending, self._refused_login or "")
 
     def on_closing(self) -> None:
-        """Record that nothing is sent again: what clients give back ends."""
+        """Record that nothing is sent again: records that clients give back end."""
         self._is_closing = True
 
     def end_all(self) -> None:
-        """End everything that is left, once the clients are empty."""
+        """End everything that remains, once the clients are empty."""
         again, alone = self.limits.sort_out(_unknown)
         for record, limit in alone:
             self._end(record, Ending.TOO_LARGE, limit=limit)

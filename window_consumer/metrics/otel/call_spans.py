@@ -28,7 +28,7 @@ class OtelCallSpans:
     def __init__(self, spans: Spans, budget: SpanBudget, describe: Describe):
         """``describe`` puts an exception into words without secrets.
 
-        It leaves the exception unchanged, and also takes the records of the call.
+        It leaves the exception unchanged, and also gets the records of the call.
         """
         self.spans = spans
         self.budget = budget
@@ -118,7 +118,7 @@ class _CallSpan:
         """Record how the call ended, and end the span."""
         try:
             if self._token is not None:
-                detach(self._token)  # type: ignore[arg-type] # what attach has returned
+                detach(self._token)  # type: ignore[arg-type] # the result of attach
             self._end(error)
         except Exception:
             self._maker.budget.counts.lost += 1
@@ -145,7 +145,7 @@ class _RecordSpan(_CallSpan):
 
 
 class _BatchSpan(_CallSpan):
-    """The span of a batch and, when it ends, those of records that get spans of their own.
+    """The span of a batch and, at its end, the spans of records with their own.
 
     A call has one current span: the batch's. The records' spans have the same length, each in the
     trace of its producer.
@@ -178,7 +178,7 @@ class _BatchSpan(_CallSpan):
             self._of_record(record, place, faults.get(id(failed.get(id(record)))))
 
     def _faults(self, failed: Mapping[int, BaseException]) -> Mapping[int, Fault]:
-        """Return the described reasons by id; each may quote all records that it concerns."""
+        """Return the described reasons by id; each may quote all of its records."""
         reasons = {id(reason): reason for reason in failed.values()}
         quoted: dict[int, list[Message]] = {each: [] for each in reasons}
         for record in self._records:

@@ -1,7 +1,7 @@
-"""What the OTEL_* variables request.
+"""Reads the OTEL_* variables.
 
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/. Variables that
-only the SDK has to understand are left to it.
+concern only the SDK are left to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wraps the SDK's exporters: counts what they fail to export, and adds histograms."""
+"""Wraps the SDK's exporters: counts failed exports, and adds histograms."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from window_consumer.runtime.figures.metric import Metric, MetricKind
 
 @define(eq=False)
 class WorkerAttributes:
-    """What became of one worker's spans; spans without a worker count for the worker ""."""
+    """The figures of one worker's spans; spans without a worker count for the worker ""."""
 
     exported: int = 0
     dropped: int = 0
@@ -43,7 +43,7 @@ class WorkerAttributes:
 
 
 class Exported:
-    """What became of this process's spans. Any thread may ask."""
+    """The figures of this process's spans. Any thread may ask."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class Exported:
         self._workers: defaultdict[str, WorkerAttributes] = defaultdict(WorkerAttributes)
 
     def of(self, worker: str) -> WorkerAttributes:
-        """Return what became of a worker's spans."""
+        """Return the figures of a worker's spans."""
         return self._workers[worker]
 
     def queue(self, span: ReadableSpan, most: int) -> bool:
@@ -83,7 +83,7 @@ def _worker_of(span: ReadableSpan) -> str:
 
 
 class CountedExporter(SpanExporter):
-    """Counts what an exporter delivers."""
+    """Counts the results of an exporter."""
 
     def __init__(self, exporter: SpanExporter, exported: Exported):
         self._exporter = exporter

@@ -1,4 +1,4 @@
-"""Wires OpenTelemetry: observers of slices, spans around calls, and what child processes do.
+"""Wires OpenTelemetry: observers of slices, spans around calls, also in child processes.
 
 The command line sets up the SDK with ``set_up`` before anything starts. A program that starts an
 application itself sets up its own providers, or calls ``set_up`` too.
@@ -43,7 +43,7 @@ _CHILD_FLUSH_S: Final = 0.5
 
 @frozen(kw_only=True)
 class OpenTelemetryConfig:
-    """What goes to OpenTelemetry, if its OTEL_* variables request it."""
+    """Which data goes to OpenTelemetry, if its OTEL_* variables request it."""
 
     metrics: bool = field(
         default=True,
@@ -65,10 +65,10 @@ class OpenTelemetryConfig:
     records: float = field(
         default=0.0,
         metadata=about(
-            "The share of the other records that also get spans of their own. The choice is the "
-            "same for all calls of a record, on its way through the retry topics.",
+            "The share of the other records that also get their own spans. The choice is the "
+            "same for all calls of a record, also in retry topics.",
             kind=kinds.percent(0.0, 1.0),
-            reason="where a trace begins decides whether it is worth recording",
+            reason="the place where a trace begins decides whether to record it",
         ),
     )
     spans_per_second: int = field(
@@ -115,7 +115,7 @@ class Spanning(RunningFeature):
         return SpansLayer(self._of(worker).calls_of, child)
 
     def figures_of(self, worker: str) -> SpanFigures | None:
-        """Return what became of the worker's spans that this process created."""
+        """Return the figures of the worker's spans in this process."""
         of_worker = self._kinds.get(worker)
         if of_worker is None:
             return None
@@ -170,7 +170,7 @@ def attributes_of(worker: PlannedWorker) -> dict[str, Any]:
 
 @contextmanager
 def spanning(application: str, plan: AppPlan, providers: sdk.Sdk) -> Iterator[Spanning | None]:
-    """Yield the factory of spans, None if none are wanted; send what is left at the end."""
+    """Yield the factory of spans, None if none are wanted; send the rest at the end."""
     if not plan.config.section(OpenTelemetryConfig).spans or providers.tracer() is None:
         yield None
         return
@@ -212,7 +212,7 @@ class OpenTelemetryFeature(Feature):
     section = Section(
         "opentelemetry",
         OpenTelemetryConfig,
-        "What goes to OpenTelemetry, if its OTEL_* variables request it.",
+        "Which data goes to OpenTelemetry, if its OTEL_* variables request it.",
     )
     metrics = METRICS
 
@@ -228,7 +228,7 @@ class OpenTelemetryFeature(Feature):
 
     @contextmanager
     def starting(self, start: AppStart) -> Iterator[RunningFeature | None]:
-        """Report metrics and make spans, if any are wanted."""
+        """Report metrics and create spans, if any are wanted."""
         plan, providers = start.plan, sdk.OF_THIS_PROCESS
         metrics = (*catalog.METRICS, *start.metrics)
         spanned = spanning(start.application, plan, providers)
@@ -238,12 +238,12 @@ class OpenTelemetryFeature(Feature):
 
 @frozen
 class SpansOfChild:
-    """What a child process needs for its spans. Pickled."""
+    """The settings of spans for a child process. Pickled."""
 
     application: str
     """The service's name if no variable gives one."""
     sets_up: bool
-    """Whether the parent has set up the SDK; then nothing else in the child does."""
+    """Whether the parent has set up the SDK, so that the child must, too."""
     about: dict[str, Any]
     config: OpenTelemetryConfig
 
@@ -259,7 +259,7 @@ class SpansOfChild:
     @staticmethod
     @contextmanager
     def around(lifespan: AbstractContextManager[Any]) -> Iterator[Any]:
-        """Enter a child's lifespan, and send what is left after it."""
+        """Enter a child's lifespan, and send the remaining spans after it."""
         try:
             with lifespan as state:
                 yield state

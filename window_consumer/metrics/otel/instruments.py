@@ -1,6 +1,6 @@
 """The metrics as observable OpenTelemetry instruments, so that nothing is counted twice.
 
-The exporter asks, every minute by default; until then nothing happens.
+Nothing happens until the exporter asks, by default every minute.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LAST_S: Final = 10.0
 
 
 class Figures:
-    """What the instruments report: running workers, and those that have just ended.
+    """The workers that the instruments report: running ones, and those that have just ended.
 
     Any thread may ask.
     """

@@ -1,7 +1,7 @@
 """Sets up the SDK as the OTEL_* variables request, unless that was done before.
 
-Providers that were set up by hand or by ``opentelemetry-instrument`` stay in use; then there is
-nothing to do here, and nothing to end.
+Providers that were set up manually or by ``opentelemetry-instrument`` stay in use; then nothing is
+set up or ended here.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from window_consumer.metrics.otel.exporting import Exported
 
 FLUSH_S: Final = 2.0
-"""How long the process waits at its end for a collector to take what is left."""
+"""How long the process waits at its end for a collector to accept the rest."""
 
 _log = own_logger()
 
 
 @define(eq=False)
 class Sdk:
-    """What was set up in this process, and which part of it is ours."""
+    """The SDK of this process, and which part of it is ours."""
 
     asked: ChosenExporters = field(factory=ChosenExporters)
     tracers: Any = None
     """Our own TracerProvider, or None."""
     meters: Any = None
     exported: Exported | None = None
-    """What became of the spans, if the exporters are ours."""
+    """The figures of the spans, if the exporters are ours."""
     give_ids: GiveIds = no_ids
     figures: Figures = field(factory=Figures)
     _instrumented: object = None
@@ -94,7 +94,7 @@ class Sdk:
         return self.figures
 
     def end(self, timeout_s: float = FLUSH_S) -> None:
-        """Send what is left, for at most ``timeout_s``; only our own providers are ended."""
+        """Send the rest, for at most ``timeout_s``; end only our own providers."""
         ends = [each.shutdown for each in (self.tracers, self.meters) if each is not None]
         threads = [
             threading.Thread(target=_ended, args=(end,), name="wc-otel-end", daemon=True)
@@ -107,7 +107,7 @@ class Sdk:
             thread.join(max(0.0, deadline - monotonic()))
         if any(thread.is_alive() for thread in threads):
             _log.warning(
-                "OpenTelemetry: the collector did not take all within %g s; the rest is lost",
+                "OpenTelemetry: the collector did not accept all within %g s; the rest is lost",
                 timeout_s,
                 extra={"event": LogEvent.OTEL_FLUSH_OVERRUN},
             )
@@ -129,10 +129,10 @@ def set_up(
     *,
     spans_only: bool = False,
 ) -> Sdk:
-    """Set up what the variables request and nobody has set up; call it once per process.
+    """Set up whatever the variables request, unless it exists already; call it once per process.
 
-    ``application`` is the service's name if no variable gives one. What cannot be set up is
-    reported and left out, because telemetry must not keep a worker from running.
+    ``application`` is the service's name if no variable gives one. Failures are only reported,
+    because telemetry must not keep a worker from running.
     """
     sdk.asked = ChosenExporters.by(environment)
     traces = bool(sdk.asked.traces) and sdk.tracer() is None
@@ -185,7 +185,7 @@ def _exporter(name: str, signal: Signal) -> Any:
         return found.load()()
     known = sorted({each.name for each in metadata.entry_points(group=group)} - {"otlp"})
     raise LookupError(
-        f"OTEL_{signal.upper()}_EXPORTER: there is no exporter {name!r}; there are"
+        f"OTEL_{signal.upper()}_EXPORTER: there is no exporter {name!r}; known are"
         f" otlp (by OTEL_EXPORTER_OTLP_PROTOCOL), {', '.join(known)}"
     )
 

@@ -1,7 +1,7 @@
 """Spans of slices, of written copies, and of calls that do not return.
 
-The poll thread only queues notes; a separate thread turns them into spans. Notes that it has no
-time for are dropped and counted.
+The poll thread only queues notes; a separate thread turns them into spans. If it falls behind,
+notes are dropped and counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = own_logger()
 
 MOST_NOTES: Final = 1024
 MOST_BYTES: Final = 8 * 1024**2
-"""Payload of records that notes may keep alive, per worker."""
+"""The most payload that notes may keep alive, per worker."""
 
 GATHER_S: Final = 0.025
 """How long the thread lets notes gather: waking it for each costs more than a span."""
@@ -54,7 +54,7 @@ class NoteTaker:
 
     @property
     def is_behind(self) -> bool:
-        """Return whether so many notes wait that it accepts no more."""
+        """Return whether too many notes wait to accept more."""
         return self._notes.qsize() >= MOST_NOTES
 
     def take(self, note: Callable[[], None]) -> None:
@@ -138,7 +138,7 @@ class SliceSpans(Observer):
         self._draw = draw
         is_drawn = spans.bound is not None and spans.bound <= LOW
         self._bound = spans.bound if is_drawn else None
-        """None if drawing an id here gains nothing: all traces are recorded, or it is unknown."""
+        """None if choosing an id here is useless: all traces are recorded, or it is unknown."""
         self._budget = budget
         self._notes = notes
         self._target_of = target_of

@@ -35,7 +35,7 @@ MOST_LINKS: Final = 128
 """The number that a span keeps under OpenTelemetry's default limits."""
 
 _BURST_S: Final = 0.25
-"""How many seconds' worth of spans may come at once; more would delay handlers by milliseconds."""
+"""The burst of spans, in seconds' worth; a larger one would delay handlers by milliseconds."""
 
 RANDOM: Final = TraceFlags(0x02)
 """Marks a trace's id as random; W3C's level 2, which not every version of the API defines."""
@@ -55,11 +55,11 @@ def no_ids(_context: SpanContext) -> AbstractContextManager[None]:
 
 @define
 class SpanCounts:
-    """What became of a worker's spans. Written without a lock; under load a few may be missed."""
+    """The figures of a worker's spans. Written without a lock; under load a few may be missed."""
 
     made: int = 0
     left_out: int = 0
-    """Left out because of ``spans_per_second``."""
+    """Omitted because of ``spans_per_second``."""
     lost: int = 0
     """Not created because of an error or overload."""
 
@@ -82,7 +82,7 @@ class SpanBudget:
         return max(1.0, self.per_second * _BURST_S)
 
     def is_spent(self) -> bool:
-        """Return whether no more spans are allowed now; the caller then leaves its span out."""
+        """Return whether no more spans are allowed now; the caller then omits its span."""
         now = self._now()
         self._left = min(self._most, self._left + (now - self._at) * self.per_second)
         self._at = now
@@ -92,7 +92,7 @@ class SpanBudget:
         return True
 
     def spend(self) -> None:
-        """Charge one span, which is created."""
+        """Charge one created span."""
         self._left -= 1.0
         self.counts.made += 1
 
@@ -118,7 +118,7 @@ class Spans:
     ) -> tuple[Span, Context]:
         """Begin the span of a call; return it with the context in which the call runs.
 
-        ``is_first`` says that nobody can have begun a span for the record before.
+        ``is_first``: no span can have begun for the record before.
         """
         topic = message.topic()
         attributes: dict[str, Any] = {

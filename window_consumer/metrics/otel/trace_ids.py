@@ -1,8 +1,8 @@
-"""The trace of each record, and whether its calls get spans of their own.
+"""The trace of each record, and whether its calls get their own spans.
 
-A record whose producer was in a trace stays in that trace all the way, as a child of the producer's
-span, because copies carry the header along. Other records get a trace whose ids follow from where
-they were first delivered, so every process computes the same ids for the record and its copies.
+A record whose producer was in a trace stays in that trace, as a child of the producer's span,
+because copies keep the header. Other records get a trace whose ids are derived from their first
+delivery, so every process computes the same ids for the record and its copies.
 """
 
 from __future__ import annotations

@@ -66,12 +66,12 @@ class Condition:
 class ConditionText:
     """A property of a record: compare it to make a Condition.
 
-    For a record without it the value is None, which equals only None, and is neither smaller nor
+    A record without it has the value None, which equals only None, and is neither smaller nor
     larger than anything.
     """
 
     __slots__ = ("operand",)
-    __hash__ = None  # type: ignore[assignment] # what is compared to a condition has no hash
+    __hash__ = None  # type: ignore[assignment] # == makes conditions, so there is no hash
 
     def __init__(self, operand: FieldValue | Header):
         self.operand = operand

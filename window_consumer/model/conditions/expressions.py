@@ -93,8 +93,8 @@ class Expression:
 def parse(text: str, fields: Mapping[str, FieldKind]) -> Expression:
     """Parse an expression that may use headers and these fields.
 
-    Raise ExpressionError, which says where the text goes wrong and what was expected. Comparisons
-    that can never hold (a number with a text, a time with something else) are errors too.
+    Raises ExpressionError with the position and the expected tokens. Comparisons that can never
+    hold (a number with a text, a time with something else) are also errors.
     """
     parser = _Parser(text, fields)
     term = parser.any_of(0)
@@ -103,7 +103,7 @@ def parse(text: str, fields: Mapping[str, FieldKind]) -> Expression:
 
 
 Property = FieldValue | Header | Expression
-"""What a record has: a field, a header, or whether a condition holds."""
+"""A property of a record: a field, a header, or whether a condition holds."""
 
 
 def parse_property(text: str, fields: Mapping[str, FieldKind]) -> Property:
@@ -127,7 +127,7 @@ class _Parser:
         return self._tokens[self._next]
 
     def property(self) -> FieldValue | Header | None:
-        """Read a field or a header; None if the text is something else, or goes on."""
+        """Read a field or a header; None if the text is something else, or continues."""
         if not self._token.is_("header", *self._fields):
             return None
         found = self._named()

@@ -51,7 +51,7 @@ class RecordLookup:
 
 
 def as_text(value: bytes | None) -> str | None:
-    r"""Return bytes as text; what is not UTF-8 becomes ``\xff``, so that values still differ."""
+    r"""Return bytes as text; bytes outside UTF-8 become ``\xff``, so that values still differ."""
     return None if value is None else value.decode("utf-8", "backslashreplace")
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from attrs import frozen
 
 MAX_CHARACTERS: Final = 4000
-"""The longest expression: more than anybody writes by hand, little for a parser."""
+"""The longest expression: more than anybody writes by hand, and quick to parse."""
 
 MAX_DIGITS: Final = 30
 """The longest number: beyond any time or count, and quick to convert."""
@@ -29,7 +29,7 @@ _SHOWN: Final = 80
 
 
 class ExpressionError(ValueError):
-    """A text that is not a valid expression: the message says where, what and what was expected.
+    """A text that is not a valid expression; the message has the place and the expected token.
 
     ``position`` counts characters from 0.
     """
@@ -101,7 +101,7 @@ def number_of(text: str) -> int | float | None:
 
 
 def quoted(text: str) -> str:
-    """Return a text as it is written in an expression."""
+    """Return a text quoted for an expression."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

@@ -1,6 +1,6 @@
-"""What a type says about itself: its name, the types within it, and which library makes it.
+"""Inspection of types: name, inner types, and the library that builds them.
 
-No optional library is imported: an application with such a class has imported it.
+Imports no optional library: an application with such a class has already imported it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def without_none(annotation: object) -> object:
     if typing.get_origin(annotation) not in (Union, types.UnionType):
         return annotation
     others = tuple(each for each in typing.get_args(annotation) if each is not type(None))
-    return Union[others]  # noqa: UP007 - made of types that are only known here
+    return Union[others]  # noqa: UP007 - its types are known only at run time
 
 
 def is_of_pydantic(kinds: list[object]) -> bool:

@@ -1,8 +1,7 @@
-"""Decoders of values that have a schema: they are read by it, and converted for the handler.
+"""Decoders of values with a schema: the schema reads them, then they are converted for the handler.
 
-Decoders of a handler's annotation expect JSON. A worker with a schema registry reads its values in
-another way; what it has read still becomes the type of the annotation, by the same libraries and
-rules.
+Decoders of annotations expect JSON. A worker with a schema registry reads values differently, but
+the result becomes the type of the annotation by the same libraries and rules.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _UNCHANGED = (Any, object)
 
 
 def reading_messages(decoder: Decoder, read: ReadValue) -> Decoder:
-    """Return the decoder for values that are read as what the handler takes."""
+    """Return the decoder for values that are already read as the handler's type."""
     return evolve(decoder, parse=read)
 
 
@@ -50,9 +49,9 @@ def reading_objects(decoder: Decoder, read: ReadValue) -> Decoder:
 
 
 def _conversion_to(annotation: Any) -> Callable[[object], object]:
-    """Return what makes a type of a dict with such objects.
+    """Return the function that builds a type from a dict with such objects.
 
-    The decoder of the annotation has found that the type can be made.
+    The decoder of the annotation has already checked the type.
     """
     kinds = list(mentioned(annotation))
     if is_of_pydantic(kinds):

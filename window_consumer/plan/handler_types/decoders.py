@@ -5,8 +5,8 @@ cattrs reads attrs classes, dataclasses, TypedDicts, and lists and dicts of them
 protoc has generated reads Protobuf. This module imports no optional library, because an application
 with such a model has imported it.
 
-A schema registry that does not answer proves nothing about the value, so the record is retried, as
-after a failure of its handler. A value that cannot be decoded becomes a dead letter.
+If a schema registry does not answer, the value may be valid, so the record is retried as after a
+failed call. A value that cannot be decoded becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from window_consumer.plan.handler_types.annotations import (
 from window_consumer.plan.handler_types.structures import structure_of
 
 _BUILT_IN = (ConnectionError, TimeoutError, socket.gaierror)
-# By name, because a library is imported only where it was used for a request.
+# By name: a library was imported only if it made a request.
 _CLASSES = {
     ("httpx", "TransportError"),
     ("httpx2", "TransportError"),
@@ -111,7 +111,7 @@ class Decoder:
     annotation: object = Any
     """The type, without ``| None``."""
     is_own: bool = False
-    """Whether the application has named it, with ``value=``."""
+    """Whether the application chose it with ``value=``."""
 
     def __call__(self, record: Record) -> object:
         """Return the object; raise Undecodable with the decoder's own message.
@@ -123,8 +123,8 @@ class Decoder:
             if self.nullable:
                 return None
             raise Undecodable(
-                f"a tombstone, which has no value, is no {self.name}; annotate the parameter with"
-                f" `{self.name} | None` to get them as None"
+                f"a tombstone has no value and cannot be {self.name}; annotate the parameter with"
+                f" `{self.name} | None` to get tombstones as None"
             )
         try:
             return self.parse(record, value)
@@ -133,7 +133,7 @@ class Decoder:
         except Exception as error:
             if is_out_of_reach(error):
                 raise
-            raise Undecodable(f"no {self.name}: {_reason_of(error)}") from error
+            raise Undecodable(f"not a valid {self.name}: {_reason_of(error)}") from error
 
 
 def decoder_of(annotation: object) -> Decoder:
@@ -163,7 +163,7 @@ def decoder_by(deserialiser: Any, annotation: object) -> Decoder:
     why_not = _why_no_decoder(deserialiser)
     if why_not:
         raise UsageError(
-            f"value={deserialiser!r} is no decoder: {why_not}; it has to be a function of bytes,"
+            f"value={deserialiser!r} is not a decoder: {why_not}; it must be a function of bytes,"
             " or a deserialiser of confluent_kafka"
         )
     module = sys.modules.get("confluent_kafka.serialization")
@@ -179,7 +179,7 @@ def decoder_by(deserialiser: Any, annotation: object) -> Decoder:
 
 
 def _why_no_decoder(deserialiser: Any) -> str:
-    """Return why something is no decoder; an empty text for a decoder."""
+    """Return why something is not a decoder; empty for a decoder."""
     if not callable(deserialiser):
         return "it cannot be called"
     bare = inspect.unwrap(deserialiser)
@@ -192,9 +192,7 @@ def _why_no_decoder(deserialiser: Any) -> str:
     if any(test(each) for test in makes_none for each in (bare, call)) or any(
         each.__name__ == "AsyncBaseDeserializer" for each in type(bare).__mro__
     ):
-        return (
-            "it makes a coroutine or a generator, and no value; take one that is called and returns"
-        )
+        return "it returns a coroutine or a generator, not a value; use a plain function"
     try:
         inspect.signature(deserialiser).bind(b"")
     except TypeError as error:
@@ -260,7 +258,7 @@ def _of_cattrs(annotation: Any) -> Parse:
 
 @contextmanager
 def _refused(annotation: object) -> Iterator[None]:
-    """Raise UsageError for a library's error about a type that it cannot make."""
+    """Raise UsageError for a library's error about a type that it cannot build."""
     try:
         yield
     except Exception as error:
@@ -268,7 +266,7 @@ def _refused(annotation: object) -> Iterator[None]:
         if isinstance(error, cattrs.StructureHandlerNotFoundError):
             why = f"it has no form for {name_of(error.type_)}"
         raise UsageError(
-            f"nothing can make {name_of(annotation)} of JSON ({why}); use an attrs class, a"
+            f"JSON cannot be decoded into {name_of(annotation)} ({why}); use an attrs class, a"
             " dataclass, a TypedDict, a msgspec Struct, a pydantic model, or name a decoder with"
             " value="
         ) from None
@@ -278,7 +276,7 @@ def _reason_of(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
         text = "; ".join(cattrs.transform_error(error))
     elif isinstance(error, KeyError):
-        text = f"KeyError: {error}"  # its text alone is only the key
+        text = f"KeyError: {error}"  # its text would be only the key
     else:
         text = str(error) or type(error).__name__
     return text[:_MESSAGE_CHARACTERS]

@@ -21,9 +21,9 @@ class Parameters:
     """How to call a function for a record, or for a list of them."""
 
     decoder: Decoder | None = None
-    """Makes a value; None where the function takes only the record, or the records."""
+    """Decodes a value; None if the function takes only the record, or the records."""
     with_record: bool = True
-    """Whether it takes the record beside the value, or the records beside the values."""
+    """Whether it takes the record in addition to the value, or the records and values."""
     record_first: bool = False
     batches: bool = False
     """It gets lists."""
@@ -40,7 +40,7 @@ class Parameters:
         return evolve(self, decoder=decoder)
 
     def called_with(self, function: Callable[..., Any], form: CallForm) -> Called:
-        """Return a callable of the record, or the records, alone; the function itself if it is one.
+        """Return a callable that takes only the record or records; perhaps the function itself.
 
         Records of a batch that cannot be decoded fail alone; the others are handled.
         """
@@ -88,7 +88,7 @@ class DecodingLayer:
     in_children: None = None
 
     def refuse(self, form: CallForm) -> None:
-        """Refuse nothing: a decorator has checked the signature."""
+        """Refuse nothing: a decorator already checked the signature."""
 
     def wrap(self, call: Called, site: CallSite) -> Called:
         """See CallLayer."""
@@ -98,7 +98,7 @@ class DecodingLayer:
 def _by_records(
     values: Sequence[object], records: Sequence[Record], error: BaseException
 ) -> BaseException:
-    """Return a failure that names records, given one of a handler that may name values.
+    """Return a handler's failure, which may name values, as one that names records.
 
     Any other exception is returned unchanged.
     """
@@ -118,7 +118,7 @@ def _by_records(
         if len(owners) > 1:
             stranger = NotInBatchError(
                 f"PartialFailure names {each!r:.200}, which is the value of {len(owners)} records:"
-                " all of the batch count as failed. Take the records as well and name those:"
+                " the whole batch counts as failed. Take the records as well and name those:"
                 " (values: list[...], records: list[Record])"
             )
             stranger.__cause__ = error

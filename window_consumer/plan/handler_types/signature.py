@@ -1,4 +1,4 @@
-"""What a handler's signature says about its parameters."""
+"""Reads a handler's parameters from its signature."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def batch_parameters_of(function: Callable[..., object], value: Any, what: str) 
     element = _element(annotation)
     if element is None and annotation not in _ANYTHING:
         raise UsageError(
-            f"{what}: parameter {others[0]!r} has to be annotated with a list, such as list[Order]:"
+            f"{what}: parameter {others[0]!r} must be annotated with a list, such as list[Order]:"
             f" a batch handler takes {_BATCH_FORMS}"
         )
     try:
@@ -143,8 +143,8 @@ def hints_of(function: Callable[..., object], what: str) -> dict[str, Any]:
         return typing.get_type_hints(bare)
     except Exception as error:
         raise UsageError(
-            f"{what}: its annotations cannot be read ({error}): a type that a handler takes has to"
-            " be importable where the handler is defined, not only for type checkers"
+            f"{what}: its annotations cannot be read ({error}): a handler's types must be"
+            " importable at run time where it is defined, not only for type checkers"
         ) from None
 
 

@@ -1,10 +1,10 @@
-"""Making objects with cattrs: attrs classes, dataclasses, TypedDicts, and lists and dicts of them.
+"""Builds objects with cattrs: attrs classes, dataclasses, TypedDicts, and lists and dicts of them.
 
-They are made of JSON, or of what a schema has read, which may hold dates, decimals and bytes.
+The input is JSON, or the output of a schema, which may contain dates, decimals and bytes.
 
-The rules are stricter than those of cattrs, which accepts whatever can be converted: a text for a
-list of its characters, or anything at all for a class whose fields have defaults. All parts of a
-type are checked before the first record, where cattrs checks some only on use.
+The rules are stricter than those of cattrs, which would accept a text as a list of its characters,
+or anything for a class whose fields have defaults. All parts of a type are checked before the first
+record, while cattrs checks some only on use.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from cattrs.cols import list_structure_factory
 from cattrs.preconf.json import make_converter
 
 Structure = Callable[[Any, Any], Any]
-"""Makes an object of a JSON value; its second argument is the type."""
+"""Builds an object from a JSON value; its second argument is the type."""
 
 
 def structure_of(annotation: Any) -> Structure:
-    """Return the function that makes a type of a JSON value.
+    """Return the function that builds a type from a JSON value.
 
-    Raises cattrs' errors if the type or one of its parts cannot be made.
+    Raises cattrs' errors if the type or one of its parts cannot be built.
     """
     structure: Structure = _CONVERTER.get_structure_hook(annotation)
     for part in _parts(annotation, set()):
@@ -87,11 +87,11 @@ def _formed(kind: type, structure: Structure) -> Structure:
 
 
 def _strictly(*kinds: type) -> Structure:
-    """Take a value unchanged: cattrs alone would make text of numbers and of null."""
+    """Take a value unchanged: cattrs alone would convert numbers and null to text."""
 
     def check(value: Any, kind: Any) -> Any:
         if type(value) not in kinds:
-            raise TypeError(f"{value!r} is no {kind.__name__}")
+            raise TypeError(f"{value!r} is not {kind.__name__}")
         return kind(value)
 
     return check
@@ -99,18 +99,18 @@ def _strictly(*kinds: type) -> Structure:
 
 def _decimal(value: Any, _kind: Any) -> Decimal:
     if type(value) not in (str, int, float):
-        raise TypeError(f"{value!r} is no decimal number")
+        raise TypeError(f"{value!r} is not a decimal number")
     try:
         number = Decimal(str(value))
     except ArithmeticError:
         number = Decimal("nan")
     if not number.is_finite():
-        raise ValueError("it is no finite number")
+        raise ValueError("it is not a finite number")
     return number
 
 
 def _register(kind: type, structure: Structure) -> None:
-    """Make a type of its form in JSON; an object of it is there already."""
+    """Build a type from its JSON form; return an object of the type unchanged."""
     _CONVERTER.register_structure_hook(
         kind, lambda value, _kind: value if type(value) is kind else structure(value, kind)
     )
@@ -126,7 +126,7 @@ _register(UUID, _formed(str, lambda value, _kind: UUID(value)))
 _register(time, _formed(str, lambda text, _kind: time.fromisoformat(text)))
 _register(date, lambda text, _kind: date.fromisoformat(text))
 _register(datetime, lambda text, _kind: datetime.fromisoformat(text))
-# cattrs reads base 85, which is unusual
+# cattrs would read base 85, which is unusual
 _register(bytes, _formed(str, lambda text, _kind: base64.b64decode(text, validate=True)))
 
 

@@ -1,4 +1,4 @@
-"""The topics of a command beside the workers: finds, checks and, if permitted, creates them."""
+"""The topics of commands: finds, checks and, if permitted, creates them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _APPEARS_S = 10.0
 
 
 def refuse_broadcast(loaded: LoadedConfig, worker: WorkerConfig) -> None:
-    """Raise UsageError for a worker of a command whose processes read everything by themselves."""
+    """Raise UsageError for a command on a worker with ``delivery: broadcast``."""
     if worker.is_broadcast:
         where = loaded.where(("workers", worker.name, "delivery"))
         raise UsageError(
-            f"--worker {worker.name}: its delivery is broadcast ({where}): it has neither a group"
-            " nor retry topics nor dead letters, and each start begins by broadcast.from"
+            f"--worker {worker.name}: its delivery is broadcast ({where}): it has no group, no"
+            " retry topics and no dead letters, and each start begins at broadcast.from"
         )
 
 
@@ -52,7 +52,7 @@ class CommandTopics:
         return found, hidden
 
     def check_group(self, group: str) -> None:
-        """Raise NotPermittedError if a progress group is denied: a reader would wait for it."""
+        """Raise NotPermittedError if a progress group is denied: a reader would wait forever."""
         lacks = missing_right(self.worker.name, "READ", f"group {group}")
         try:
             operations = self.cluster.group(group).operations
@@ -72,7 +72,7 @@ class CommandTopics:
                 raise NotPermittedError(missing_right(self.worker.name, operation, f"topic {name}"))
 
     def make(self, missing: Sequence[NewCopyTopic], *, dry: bool = False) -> dict[str, Topic]:
-        """Create topics and return them once they are there.
+        """Create topics and return them once they exist.
 
         A ``dry`` run only checks whether they could be created, and returns none. Raises
         NotPermittedError or MissingTopicError with the commands that create them.
@@ -91,12 +91,12 @@ class CommandTopics:
             self.cluster.create(missing, validate_only=dry)
         except NotPermittedError as error:
             raise NotPermittedError(
-                f"{place}: {names} {are} missing and may not be made ({error}): allow CREATE, or"
+                f"{place}: {names} {are} missing and may not be created ({error}): allow CREATE, or"
                 f" {by_hand}"
             ) from error
         except WindowConsumerError as error:
             raise MissingTopicError(
-                f"{place}: {names} could not be made ({error}): {by_hand}"
+                f"{place}: {names} could not be created ({error}): {by_hand}"
             ) from error
         if dry:
             return {}
@@ -104,6 +104,6 @@ class CommandTopics:
         while len(there := self.cluster.topics([each.name for each in missing])) < len(missing):
             if monotonic() > deadline:
                 raise BrokerUnavailableError(
-                    f"{names}: made, but not to be seen yet: try again, or {by_hand}"
+                    f"{names}: created, but not visible yet: try again, or {by_hand}"
                 )
         return there

@@ -1,7 +1,7 @@
-"""Topics for copies: found, checked, and created where they are missing and that is allowed.
+"""Topics for copies: finds and checks them, and creates missing ones if permitted.
 
-Retry topics have as many partitions as their source, so that a record and its copies have one
-owner. When a source grows, its retry topics grow with it, as does its topic for redriven records.
+Retry topics have as many partitions as their source, so that a record and its copies have the same
+owner. When a source grows, its retry topics and its topic for redriven records grow with it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ladder:
     dead_letters: Target | None
     """None if no record can become a dead letter."""
     park: Target | None = None
-    """Where successors of a failed record wait; None if they do not."""
+    """Where successors of a failed record wait; None if they do not wait."""
 
     def target(self, level: Level | None) -> Target:
         """Return the topic of a level; for None, the dead-letter topic."""
@@ -68,7 +68,7 @@ class CopyTopics:
         self._cluster = cluster
         self._dry = dry
         self._planned: dict[str, NewCopyTopic] = {}
-        """What a dry run would have created."""
+        """The topics that a dry run would have created."""
 
     def of(self, topics: Mapping[str, Topic]) -> dict[str, Ladder]:
         """Find or create the topics for the copies of each source topic's records.
@@ -163,7 +163,7 @@ class CopyTopics:
         return evolve(topic, partitions=source.partitions)
 
     def _existing(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Describe topics for copies; one that we may not see counts as missing."""
+        """Describe topics for copies; a topic without permission counts as missing."""
         found = {}
         for name in names:
             try:
@@ -173,7 +173,7 @@ class CopyTopics:
         return found
 
     def make(self, what: str, missing: Sequence[NewCopyTopic]) -> dict[str, Topic]:
-        """Create topics, which ``what`` describes, and return them once they are there."""
+        """Create topics, which ``what`` describes, and return them once they exist."""
         commands = "\n".join(f"  {each.command(self._cluster.bootstrap)}" for each in missing)
         is_one = len(missing) == 1
         by_hand = f"create {'it' if is_one else 'them'} manually:\n{commands}\n{SEE_PLAN}"
@@ -186,11 +186,11 @@ class CopyTopics:
             self._cluster.create(missing, validate_only=self._dry)
         except NotPermittedError as error:
             raise NotPermittedError(
-                f"{place}: {lacks} and may not be made ({error}): allow CREATE, or {by_hand}"
+                f"{place}: {lacks} and may not be created ({error}): allow CREATE, or {by_hand}"
             ) from error
         except WindowConsumerError as error:
             raise MissingTopicError(
-                f"{place}: {what} could not be made ({error}): {by_hand}"
+                f"{place}: {what} could not be created ({error}): {by_hand}"
             ) from error
         if self._dry:
             self._planned |= {each.name: each for each in missing}
@@ -201,7 +201,7 @@ class CopyTopics:
         return self._wait_for([each.name for each in missing], by_hand)
 
     def _wait_for(self, names: Sequence[str], by_hand: str) -> dict[str, Topic]:
-        """Return topics once the cluster knows them, which takes a moment."""
+        """Return topics once the cluster shows them, which takes a moment."""
         deadline = monotonic() + _CREATE_AGAIN_S
         while True:
             there = self._cluster.topics(names)
@@ -209,11 +209,11 @@ class CopyTopics:
                 return there
             if monotonic() > deadline:
                 raise BrokerUnavailableError(
-                    f"{', '.join(names)} was made but does not appear: try again, or {by_hand}"
+                    f"{', '.join(names)} was created but does not appear: try again, or {by_hand}"
                 )
 
     def new(self, wanted: CopyTopic, source: Topic) -> NewCopyTopic:
-        """Return the topic to create, with settings that follow from its source's."""
+        """Return the topic to create, with settings derived from its source."""
         planned = self._planned.get(source.name)
         settings = planned.config if planned else self._cluster.topic_config(source.name)
         model = Model.of(source, settings)

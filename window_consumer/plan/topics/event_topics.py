@@ -1,4 +1,4 @@
-"""The topics of telemetry: created where they are missing; nothing depends on them."""
+"""Telemetry topics: created if missing; the workers run without them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.plan.topics.prepared_worker import Prepared
 
 _ASK_S: Final = 5.0
-"""How long a start waits for the cluster's answer about the topic, on which nothing depends."""
+"""How long a start waits for the cluster's answer about the topic; workers run without it."""
 
 _PARTITIONS: Final = 4
 
@@ -49,9 +49,9 @@ class EventTopic:
     what: str
     """A description of its records."""
     purpose: str
-    """What it is for, in a reason for permissions."""
+    """Its purpose, for the reasons of permissions."""
     without_it: str
-    """The effect while it cannot be written to."""
+    """The effect while it is not writable."""
     retention_ms: int
 
     def prepare(self, plan: AppPlan, prepared: Prepared, event: LogEvent) -> None:
@@ -95,7 +95,7 @@ class EventTopic:
         try:
             cluster.create([new], _ASK_S, validate_only=dry)
         except WindowConsumerError as error:
-            return f"{missing}, and it cannot be made ({error}); {by_hand}"
+            return f"{missing}, and it cannot be created ({error}); {by_hand}"
         return None
 
     def as_new(self, replication: int) -> NewCopyTopic:

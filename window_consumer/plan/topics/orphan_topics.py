@@ -1,8 +1,7 @@
 """Topics of the ladder that are read although the configuration does not name them.
 
-These are the topic for redriven records, once it exists, a park topic that the worker no longer
-writes to, and levels that were removed from the configuration or renamed, until the group has read
-their remaining records.
+These are the topic for redriven records, a park topic that is no longer written to, and levels that
+were removed from the configuration or renamed, until the group has read their remaining records.
 """
 
 from __future__ import annotations

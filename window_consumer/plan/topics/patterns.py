@@ -32,10 +32,10 @@ def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) 
 def _own_of_topics_that_are_gone(
     config: Config, worker: WorkerConfig, names: Sequence[str]
 ) -> list[str]:
-    """Return the topics of a worker's ladder by their form, because their source may be gone.
+    """Return the topics of a worker's ladder by the form of their names: their source may be gone.
 
-    This requires a word of its own in the template: with a form like ``<group>.<topic>``, sources
-    would pass for copies.
+    The template must contain a word of its own: with a form like ``<group>.<topic>``, sources would
+    pass for copies.
     """
     topics = config.topics
     own = TopicNames(worker, topics)
@@ -55,7 +55,7 @@ def _own_of_topics_that_are_gone(
 
 
 def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[str]) -> list[str]:
-    """Return the topics that a pattern is found in; topics for copies never match.
+    """Return the topics that match a pattern; topics for copies never do.
 
     Patterns are searched here and not by the broker, because the two group protocols disagree about
     what matches. Topics for copies are those in ``copies`` (ours), and all names of the form

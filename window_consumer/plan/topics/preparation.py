@@ -1,4 +1,4 @@
-"""The topics of a worker: found, checked and, those for copies, created; at its start and later."""
+"""The topics of a worker: finds and checks them, and creates those for copies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.plan.topics.problems import TopicTroubles, wider_copies
 
 Errors = dict[str, WindowConsumerError]
-"""Why topics cannot be made ready, by name."""
+"""Why topics cannot be prepared, by name."""
 
 
 class Preparation:
@@ -51,10 +51,10 @@ class Preparation:
         self._copy_topics = CopyTopics(plan, worker, cluster, dry=dry)
 
     def prepare(self, *, all_of_them: bool = True) -> PreparedWorker:
-        """Return the worker with its topics; raise a UsageError for what must be corrected.
+        """Return the worker with its topics; raises UsageError for user mistakes.
 
-        Without ``all_of_them`` it may omit topics that its patterns match, with a log line, as long
-        as one can be read.
+        Without ``all_of_them`` it may omit topics that its patterns match, with a log line, if at
+        least one can be read.
         """
         config = self._worker.config
         names = self._matching() if config.patterns else list(config.topics)
@@ -81,7 +81,7 @@ class Preparation:
             self._add_leftovers(prepared, topics, topics)
             prepared.described = {**topics, **self._cluster.topics(sorted(prepared.reads))}
         prepared.topics = {name: _facts(topic) for name, topic in topics.items()}
-        if not self._dry:  # a check prints warnings in its own way
+        if not self._dry:  # ``check`` prints the warnings itself
             for warning in wider_copies(config, prepared.retry_levels, prepared.described):
                 LOGGER.warning(
                     "%s: %s", config.name, warning, extra={"event": LogEvent.RETRY_TOPIC_WIDENED}
@@ -91,9 +91,9 @@ class Preparation:
     def _make_ready(
         self, prepared: PreparedWorker, names: Sequence[str], errors: Errors
     ) -> dict[str, Topic]:
-        """Make the copies' topics ready; return the readable topics without the copies'.
+        """Prepare the copies' topics; return the readable source topics.
 
-        Topics are independent: an error of one goes into ``errors`` and holds up no other.
+        Topics are independent: an error of one goes into ``errors`` and does not delay the others.
         """
         described = self._describe_each(prepared, names, errors)
         described |= self._own_made_again(described, names, errors)
@@ -169,7 +169,7 @@ class Preparation:
         return may
 
     def _ladders_of(self, topics: Mapping[str, Topic], errors: Errors) -> dict[str, Ladder]:
-        """Make the copies' topics ready: all at once, or one by one if that fails."""
+        """Prepare the copies' topics: all at once, or one by one if that fails."""
         try:
             return self._copy_topics.of(topics)
         except WindowConsumerError:
@@ -281,9 +281,9 @@ class Preparation:
         return missing_right(self._worker.name, operation, resource)
 
     def refresh(self, prepared: PreparedWorker) -> Mapping[str, TopicFacts]:
-        """Return the topics to read now, after making new ones ready.
+        """Return the topics to read now, after preparing new ones.
 
-        Omits a topic that is gone. Called while the worker runs, on a separate thread.
+        Omits a topic that no longer exists. Called while the worker runs, on a separate thread.
         """
         config = self._worker.config
         names = self._matching() if config.patterns else list(config.topics)

@@ -1,4 +1,4 @@
-"""Workers that are ready to run: what the cluster has answered about their topics."""
+"""Workers that are ready to run, with the cluster's answers about their topics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PreparedWorker:
     leftovers: list[OrphanTopic] = field(factory=list)
     """Orphan topics: topics with copies that the configuration does not name."""
     described: Mapping[str, Topic] = field(factory=dict)
-    """All topics that are read, by their last description of the cluster."""
+    """All topics that are read, as the cluster last described them."""
     troubles: TopicTroubles = field(kw_only=True)
 
 

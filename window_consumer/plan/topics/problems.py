@@ -1,4 +1,4 @@
-"""Messages about topics: those that cannot be made ready, each once, and those that do not fit.
+"""Messages about topics that cannot be prepared, each once, and topics that do not fit.
 
 Only texts belong here. ``preflight`` queries the cluster.
 """
@@ -34,7 +34,7 @@ class TopicTroubles:
     ) -> None:
         """Log topics with new errors, and those that have recovered.
 
-        ``there`` are all topics that the worker should read, ``read`` those that it does read.
+        ``there`` are all topics that the worker should read, ``read`` the ones that it does read.
         """
         for topic, error in errors.items():
             if topic not in self._reported:
@@ -69,8 +69,8 @@ def wider_copies(
             yield (
                 f"{name} has {copies.partitions} partitions and"
                 f" {retry_level.source} {source.partitions}:"
-                " the group may give a partition's copies to another member than the partition,"
-                " and they wait until one member has both, at the latest when a single one runs."
+                " the group may assign a partition and its copies to different members. The copies"
+                " then wait until one member has both, at the latest when only one runs."
                 f" Give {retry_level.source} as many partitions, or read {name} to its end and"
                 " delete it: it is recreated"
             )

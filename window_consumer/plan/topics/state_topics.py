@@ -1,4 +1,4 @@
-"""Topics in which features keep what the members of a built-in worker's group share."""
+"""Topics with the state that the members of a built-in worker's group share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from window_consumer.plan.ladder_topics import Model
 from window_consumer.plan.topics.command_topics import CommandTopics
 
 _BY_BROKER: Final = Model(partitions=1, replication=-1)
-"""What a topic inherits from a source that is still missing: the broker's default."""
+"""The settings of a source that is still missing: the broker's default."""
 
 
 @frozen
@@ -26,13 +26,13 @@ class StateTopic:
     worker: str
     """The built-in worker whose members read and write it."""
     source: str
-    """The topic of that worker that it belongs to, and whose replication it gets."""
+    """The worker's topic that it belongs to; it gets the same replication."""
     what: str
     """A description of its records."""
     operations: tuple[str, ...] = ("READ", "WRITE")
-    """What the members do with it."""
+    """Its use by the members."""
     retention_s: float | None = None
-    """How long it has to keep them; None for ever."""
+    """How long it must keep them; None: forever."""
 
     def as_new(self, model: Model) -> NewCopyTopic:
         """Return the topic to create; ``model`` has the settings of its source."""
@@ -47,12 +47,12 @@ class StateTopic:
         *,
         dry: bool = False,
     ) -> None:
-        """Check the topic, and create it where it is missing and that is allowed.
+        """Check the topic, and create it if it is missing and that is permitted.
 
-        ``source`` is the topic that it belongs to, None while a ``dry`` run finds it missing, too.
-        A dry run only checks whether the topic could be created. Raises NotPermittedError,
+        ``source`` is the topic that it belongs to, None if a ``dry`` run finds that missing, too. A
+        dry run only checks whether the topic could be created. Raises NotPermittedError,
         MissingTopicError with the command that creates it, and ConfigError if Kafka would delete
-        what is still needed.
+        records that are still needed.
         """
         topics = CommandTopics(loaded, worker, cluster)
         there, hidden = topics.existing([self.name])
@@ -79,7 +79,7 @@ class StateTopic:
                 )
         elif "delete" in policy and 0 <= kept_ms < self.retention_s * 1000:
             raise ConfigError(
-                f"{place} keeps {self.what} for {format_duration(kept_ms / 1000)}, and they are"
+                f"{place} keeps {self.what} for {format_duration(kept_ms / 1000)}, but they are"
                 f" needed for {format_duration(self.retention_s)}: set its retention.ms to"
                 f" {self.retention_s * 1000:.0f}"
             )

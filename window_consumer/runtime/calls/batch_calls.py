@@ -1,4 +1,4 @@
-"""One call for all records of a batch, and the outcomes that follow from its result."""
+"""One call for all records of a batch, and the outcomes from its result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from window_consumer.runtime.context import Slot
 __handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 MOST_SPARES: Final = 10_000
-"""The largest number of record objects that a slot keeps: 0.7 MB."""
+"""The most record objects that a slot keeps: 0.7 MB."""
 
 _ALONE: Final = sum(map(sys.getrefcount, [Record()]))
 """The reference count of a record that is in one list and nowhere else."""
@@ -25,7 +25,7 @@ _ALONE: Final = sum(map(sys.getrefcount, [Record()]))
 _NO_MESSAGE: Any = None
 
 Failed = tuple[Record, BaseException]
-"""A record of a batch, and why it failed."""
+"""A record of a batch, and the reason of its failure."""
 
 
 class HeldResults(BaseException):
@@ -33,7 +33,7 @@ class HeldResults(BaseException):
 
 
 Answer = tuple[Sequence[Record], object]
-"""Some records of a batch, and what their handler returned."""
+"""Some records of a batch, and the return value of their handler."""
 
 
 class SortedResults(PartialFailure):
@@ -70,7 +70,7 @@ def call_batch(slice_: Work, caller: Caller, slot: Slot) -> None:
 
 
 def claim_all(slice_: Work, spares: list[Record] | None = None) -> list[Record]:
-    """Claim a batch: all of its records, or none where they were taken back.
+    """Claim a batch: all of its records, or none if they were taken back.
 
     Reuses record objects from ``spares``.
     """
@@ -141,7 +141,7 @@ def _is_pair(named: object) -> bool:
 def _not_in_batch(named: object, records: Sequence[Record]) -> NotInBatchError:
     first, last = records[0], records[-1]
     return NotInBatchError(
-        f"PartialFailure names {named!r:.200}, which is none of the batch's {len(records)}"
+        f"PartialFailure names {named!r:.200}, which is not one of the batch's {len(records)}"
         f" records, {first.topic}[{first.partition}]@{first.offset} to {last.offset}: all of them"
         " count as failed. Name objects of the list that the handler got, or pairs of one and its"
         " exception"

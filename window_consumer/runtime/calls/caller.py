@@ -1,4 +1,4 @@
-"""What every kind of slot calls: the handler and the description of its errors."""
+"""The handler as every kind of slot calls it, with the description of its errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Caller:
     """The handler within its layers, and the functions that describe its errors."""
 
     handler: Called
-    """It gets lists of records where slices are batches."""
+    """It gets lists of records if slices are batches."""
     describe: Callable[[BaseException, str, Sequence[Message]], Failure]
-    """Also gets the handler's name, empty where there is only one, and the records of the call."""
+    """Also gets the handler's name, empty if there is only one, and the records of the call."""
     describe_stall: Callable[[Where | Lines, float, str, str], Failure] = field(
         factory=lambda: ErrorReports().stalled
     )
-    """Gets where a call stands that does not return, for how many seconds, its handler's name, and
-    a note to append."""
+    """Gets the position of a call that does not return, its duration in seconds, its handler's
+    name, and a note to append."""
     whose: RecordOwner | None = None
     """The worker and handler for log lines written within a call."""
 

@@ -1,9 +1,9 @@
 """Calls of a slot on an event loop: it awaits a coroutine for each record of a slice.
 
 One task awaits all calls of a slot, so that code that needs the current task (``asyncio.timeout``,
-``TaskGroup``) finds one, named after the record. The task's context holds the record and nothing
-else. A call that leaves something in it spoils it: the task must not be used again, and later calls
-should be made ``apart``, which takes more time.
+``TaskGroup``) finds one, named after the record. The task's context holds only the record. If a
+call leaves anything else in it, the task must not be used again, and later calls should run
+``apart``, which takes more time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CallTask(asyncio.Task[None]):
     coroutine: Coroutine[Any, Any, object] | None = None
     """The running call."""
     ending: Failure | Interrupted | None = None
-    """Why the call is ended from outside: a Failure where its record fails by that."""
+    """Why the call is ended from outside: a Failure if that makes its record fail."""
 
     def get_name(self) -> str:
         """Return the worker, topic, partition and offset: ``wc-charge orders[3]@1234``."""
@@ -56,10 +56,10 @@ class CallTask(asyncio.Task[None]):
 
 
 async def call_each(slice_: Slice, caller: Caller, task: CallTask) -> bool:
-    """Call the handler for each record of the slice that is not taken back meanwhile.
+    """Call the handler for each record of the slice, except those taken back meanwhile.
 
-    Returns False where the task must not be used again, because it was cancelled or a call left
-    something in its context. Another task continues the slice then.
+    Returns False if the task must not be used again, because it was cancelled or a call left
+    something in its context. Another task then continues the slice.
     """
     handler = caller.handler
     call = slice_.call
@@ -181,7 +181,7 @@ async def _returned(value: Awaitable[object] | object) -> object:
 
 
 def _record_end(slice_: Slice, message: Message, ending: Failure | Interrupted) -> None:
-    """Record a call that was ended. It never counts as a success, whatever the call did."""
+    """Record a call that was ended. It never counts as a success."""
     if isinstance(ending, Failure):
         slice_.deviate().failed.append((message, ending))
     else:
@@ -189,7 +189,7 @@ def _record_end(slice_: Slice, message: Message, ending: Failure | Interrupted) 
 
 
 def _held_lanes(slice_: Slice) -> set[Lane]:
-    """Return the lanes of unfinished records, of which nothing else may start."""
+    """Return the lanes of unfinished records; nothing else of them may start."""
     noted = slice_.deviations
     if noted is None or slice_.lane_of is None:
         return set()

@@ -1,4 +1,4 @@
-"""Expired records, which handlers do not get: they leave at their turn, or right before a call."""
+"""Expired records never reach handlers: they leave at their turn, or right before a call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TtlHeader:
     form: Literal["text", "int64be"]
 
     def ttl_s(self, value: bytes) -> float | None:
-        """Return the seconds in a header value, None where it is malformed or not above 0."""
+        """Return the seconds in a header value, None if it is malformed or not above 0."""
         if self.form == "int64be":
             number: float | None = count_of_8_bytes(value)
         else:
@@ -48,11 +48,11 @@ class ExpiryRules:
 
     @property
     def expires_any(self) -> bool:
-        """Some record may expire."""
+        """Whether records may expire."""
         return self.ttl_s is not None or self.header is not None
 
     def overdue_s(self, ttl_s: float, timestamp_ms: int | None, now_ms: int) -> float | None:
-        """Return for how many seconds a record has been expired, None where it is not.
+        """Return for how many seconds a record has been expired, None if it is not.
 
         A record without a timestamp, or with one in the future, never expires. Clocks may differ by
         ``max_skew_s``.
@@ -92,10 +92,10 @@ class ExpiryLayer:
 
 @frozen
 class ExpiryTurns(TurnRule):
-    """Lets records leave that have expired before their first call. Owner: poll thread.
+    """Removes records that expired before their first call. Owner: poll thread.
 
-    It looks at the others of a run only if the first one has expired: the layer stands before each
-    call anyway, and this check saves the slots a backlog that has expired.
+    It checks the rest of a run only if the first one has expired: the layer checks before each call
+    anyway, and this rule only spares the slots an expired backlog.
     """
 
     rules: ExpiryRules
@@ -104,7 +104,7 @@ class ExpiryTurns(TurnRule):
 
     @_check.default
     def _make_check(self) -> Called:
-        tools = evolve(self.tools, warn=_ignore)  # the layer warns of malformed headers
+        tools = evolve(self.tools, warn=_ignore)  # the layer warns about malformed headers
         return _expiring(_accept, self.rules, tools)
 
     def turns(

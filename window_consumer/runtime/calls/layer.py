@@ -1,10 +1,10 @@
-"""Layers: what surrounds the calls of a worker's handlers, each written once.
+"""Layers around the calls of a worker's handlers, each written once.
 
-A layer takes a call and returns what is called instead. ``CallForm`` adapts it to the four forms of
-calls, of a record or of a batch, of a function or of a coroutine function:
+A layer takes a call and returns a replacement. ``CallForm`` adapts it to the four forms of calls,
+of a record or of a batch, of a function or of a coroutine function:
 
-* ``before`` for a layer that decides before the call of a record, and lets it happen or raises;
-* ``within`` for one that is entered and left around each call;
+* ``before`` for a layer that decides before the call of a record: it permits the call or raises;
+* ``within`` for a layer that is entered and left around each call;
 * ``stepped`` for any other, as a generator that yields the calls to make.
 """
 
@@ -32,36 +32,36 @@ __handler_layer__ = True  # its frames are no part of a failure, see runtime/sta
 
 
 class LayerPlace(IntEnum):
-    """Where a layer stands, from the outside in.
+    """The position of a layer, from the outside in.
 
-    At ``ROUTES`` the records are divided among the handlers: layers before it surround the calls of
-    the whole worker, layers after it those of each handler.
+    ``ROUTES`` divides the records among the handlers: layers before it surround the calls of the
+    whole worker, layers after it those of each handler.
     """
 
     SPANS = 1
-    """Sees everything, also records for which no handler is called."""
+    """Sees everything, even records without a handler's call."""
     EXPIRY = 2
     ROUTES = 3
     ONCE = 4
     MIDDLEWARE = 5
-    """What the application itself puts around its handlers."""
+    """The application's own layers around its handlers."""
     VALUES = 6
-    """Makes ready what decoding needs."""
+    """Prepares decoding."""
     DECODING = 7
     """Calls the function with the arguments that it takes."""
 
 
 class CallStep(Protocol):
-    """What happens around one call. Its methods do not raise."""
+    """A context around one call. Its methods do not raise."""
 
     def enter(self) -> None:
         """Begin, in the context of the call."""
 
     def carry(self, returned: object) -> object:
-        """Return the result of the call, as it is or replaced. Not called for None."""
+        """Return the result of the call, unchanged or replaced. Not called for None."""
 
     def leave(self, error: BaseException | None) -> None:
-        """End, in the same context; ``error`` is what the call raised."""
+        """End, in the same context; ``error`` is the call's exception."""
 
 
 @frozen
@@ -73,19 +73,19 @@ class CallForm:
     coroutines: bool = False
 
     def before(self, each: Callable[[Called], Called], call: Called) -> Called:
-        """Return the call behind what ``each`` does before the call of one record.
+        """Return the call with ``each`` before it.
 
-        ``each`` wraps a call of one record. Where it raises a HandlerSignal in a batch, that record
-        is left out and has its outcome; the others are called.
+        ``each`` wraps a call of one record. If it raises a HandlerSignal for a record of a batch,
+        that record is omitted and has its outcome; the others are called.
         """
         if not self.batches:
             return each(call)
         return self.stepped(partial(_sifted, each(_accept), call))
 
     def within(self, begin: Callable[[Any], CallStep | None], call: Called) -> Called:
-        """Return the call within the steps that ``begin`` returns; without one it is called alone.
+        """Return the call within the steps that ``begin`` returns; without any, the call alone.
 
-        ``begin`` gets what the call gets.
+        ``begin`` gets the same arguments as the call.
         """
         around = self.entered
 
@@ -107,7 +107,7 @@ class CallForm:
 
 @frozen
 class CallTools:
-    """What layers use of the process that makes the calls."""
+    """The parts of the calling process that layers use."""
 
     is_copy: IsCopy
     wall_ms: WallMs
@@ -123,17 +123,17 @@ class CallSite:
     form: CallForm
     tools: CallTools
     handler: str = ""
-    """The handler's name; empty where the calls are those of the whole worker."""
+    """The handler's name; empty for the calls of the whole worker."""
 
 
 class ChildLayer(Protocol):
-    """How a child process makes a layer. Pickled, so it holds plain values."""
+    """How a child process builds a layer. Pickled, so it holds plain values."""
 
     def begin(self) -> CallLayer | None:
         """Return the layer, None if the child needs none."""
 
     def around(self, lifespan: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-        """Return the child's lifespan with what begins before it and ends after it."""
+        """Return the child's lifespan within the layer's own context."""
 
 
 class CallLayer(Protocol):
@@ -141,21 +141,21 @@ class CallLayer(Protocol):
 
     @property
     def place(self) -> LayerPlace:
-        """Where it stands. Of two at one place, the first in the list is the outer one."""
+        """Its position. Of two at the same position, the first in the list is the outer one."""
 
     @property
     def in_children(self) -> ChildLayer | None:
-        """Makes it in child processes.
+        """Builds it in child processes.
 
-        None for a layer that stays in this process, and for one of the application, which a child
-        makes from its own import of that.
+        None for a layer that stays in this process, and for the application's own layers, which a
+        child gets by importing the application.
         """
 
     def refuse(self, form: CallForm) -> None:
         """Raise UsageError if it cannot surround such calls. Called before anything starts."""
 
     def wrap(self, call: Called, site: CallSite) -> Called:
-        """Return what is called instead; ``call`` itself where there is nothing to do.
+        """Return the replacement of ``call``; ``call`` itself if there is nothing to do.
 
         Any slot may call the result, several at once.
         """
@@ -179,9 +179,9 @@ def called_without(
     call: Callable[[], Any],
     translated: Callable[[BaseException], BaseException] = lambda error: error,
 ) -> Steps:
-    """Make a call for the records that are left of a batch; ``failed`` have their outcome.
+    """Make a call for the remaining records of a batch; ``failed`` have their outcome.
 
-    ``translated`` returns what an exception of the call means, if it names something else.
+    ``translated`` converts exceptions of the call that name something other than records.
     """
     if not left:
         raise SortedResults(failed)

@@ -1,4 +1,4 @@
-"""Calls for a slice of single records, and the outcomes that follow from their results."""
+"""Calls for a slice of single records, and the outcomes from their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __handler_slot__ = True  # its frames are no part of a failure, see runtime/stac
 
 
 def call_each(slice_: Work, caller: Caller, slot: Slot) -> None:
-    """Call the handler for each record of the slice that is not taken back meanwhile.
+    """Call the handler for each record of the slice, except those taken back meanwhile.
 
     The record object is reused for the next message unless the handler kept it, which its reference
     count shows. Creating one for each message takes longer than everything else here (84 ns a

@@ -19,8 +19,8 @@ from window_consumer.runtime.calls.steps import COROUTINE, Called
 __handler_layer__ = True  # its frames are no part of a failure, see runtime/stack.py
 
 _LOST = (
-    "the handler has returned records to produce, and a middleware around it has returned nothing:"
-    " let it return what call_next returns (or an empty list, to produce nothing)"
+    "the handler returned records to produce, but a middleware around it returned nothing:"
+    " return the result of call_next (or an empty list, to produce nothing)"
 )
 
 
@@ -69,7 +69,7 @@ def _followed(handler: Called, by: Callable[[Any, object], object], *, coroutine
 
 def _call_of(given: Record | list[Record]) -> Call:
     record = given if isinstance(given, Record) else given[0]
-    return record._call  # noqa: SLF001 - what a record shares with the others of its slice
+    return record._call  # noqa: SLF001 - shared by the records of a slice
 
 
 def record_results(slice_: Work, messages: Sequence[Message], returned: object) -> bool:

@@ -48,8 +48,8 @@ def routed(
     """Return a call of the first handler, in order, that accepts a record.
 
     If none does, it raises Unroutable or NoHandlerMatched. Each handler gets one list of a batch,
-    or several in turn where the order of a lane requires it. After a failed record, later ones of
-    its lane are not called.
+    or several in turn if the order of a lane requires it. After a failed record, later ones of its
+    lane are not called.
     """
     if len(routes) == 1 and routes[0].matches is None:
         return routes[0].call

@@ -1,7 +1,7 @@
-"""The outermost layer around a worker's handlers: spans for the calls that have one.
+"""The outermost layer around a worker's handlers: spans around calls.
 
-Telemetry defines the spans. This layer makes a span current where the handler runs and reports the
-call's end to it. It decides nothing.
+Telemetry defines the spans. This layer only makes a span current while the handler runs, and
+reports the call's end to it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ class CallSpans(Protocol):
     """Makes the spans of calls. Any slot may call it; it never raises."""
 
     only_sampled: bool
-    """Whether only records of sampled traces have spans, so that most need no request."""
+    """Whether only records of sampled traces have spans, so most need no request."""
 
     def of_record(self, record: Record) -> CallStep | None:
-        """Return the span of a call that is about to begin, None for none."""
+        """Return the span of a call that is about to begin, or None."""
 
     def of_batch(self, records: list[Record]) -> CallStep | None:
-        """Return the span of a batch handler's call, None for none."""
+        """Return the span of a batch handler's call, or None."""
 
 
 @frozen
 class SpansLayer:
-    """Surrounds the calls that have a span with it."""
+    """Surrounds calls with their spans, if they have one."""
 
     spans_of: Callable[[ErrorReports], CallSpans]
-    """Makes the spans; gets what describes exceptions."""
+    """Creates the spans, given the function that describes exceptions."""
     in_children: ChildLayer | None = None
     place: LayerPlace = LayerPlace.SPANS
 
@@ -51,7 +51,7 @@ class SpansLayer:
 
 
 def spanned(call: Called, spans: CallSpans, form: CallForm) -> Called:
-    """Return a call that has a span where ``spans`` makes one."""
+    """Return a call with a span if ``spans`` creates one."""
     if form.batches:
         return form.within(spans.of_batch, call)
     if not spans.only_sampled:

@@ -14,7 +14,7 @@ from typing import Any, Final
 __handler_steps__ = True  # its frames are not shown, see runtime/stack.py
 
 Called = Callable[[Any], Any]
-"""What is called with a record or with a list of them: a function, or a coroutine function."""
+"""A callable of a record or of a list of them: a function, or a coroutine function."""
 
 Steps = Generator[Callable[[], Any], Any, object]
 

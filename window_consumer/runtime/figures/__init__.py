@@ -1,1 +1,1 @@
-"""What a worker shows of itself: its snapshot, figures over time, and stacks."""
+"""A worker's own figures: its snapshot, figures over time, and stacks."""

@@ -88,7 +88,7 @@ class Inspection:
         return self._mailbox.ask(lambda engine, _: held_message(engine, name, offset), timeout_s)
 
     def is_finished(self, name: TopicPartition, offset: int, timeout_s: float) -> bool | None:
-        """Return whether a record that was skipped or dead-lettered by hand has its outcome."""
+        """Return whether a manually skipped or dead-lettered record has its outcome."""
         return self._mailbox.ask(
             lambda engine, _: engine.interventions.is_finished(name, offset), timeout_s
         )

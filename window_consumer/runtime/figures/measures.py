@@ -1,4 +1,4 @@
-"""The input of metrics: the snapshot of a worker, and figures that belong to no moment."""
+"""The input of metrics: the snapshot of a worker, and cumulative figures."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from window_consumer.runtime.worker import Worker
 F = TypeVar("F")
 
 _SNAPSHOT_S: Final = 0.5
-"""A poll thread that takes longer is left out, because probes give up after a second."""
+"""A poll thread that takes longer is omitted, because probes give up after a second."""
 
 _KEPT_S: Final = 0.5
-"""How long snapshots are reused: hundreds of requests cost the poll thread no more than one."""
+"""How long snapshots are reused: hundreds of requests cost the poll thread as much as one."""
 
 
 @frozen
 class FeatureFigures:
-    """The figures of features, of which each has a class of its own."""
+    """The figures of features, each of its own class."""
 
     _found: tuple[object, ...] = ()
 
@@ -44,7 +44,7 @@ class Measures:
     """One worker at one moment."""
 
     snapshot: WorkerSnapshot
-    """Without windows if the poll thread did not answer in time, or was not asked."""
+    """Has no windows if the poll thread did not answer in time, or was not asked."""
     counters: Counters
     ordering: str = "unordered"
     events_lost: int = 0
@@ -52,7 +52,7 @@ class Measures:
     features: FeatureFigures = FeatureFigures()
     """Those of the worker."""
     durations: Histogram | None = None
-    """The durations of calls, where there are no windows."""
+    """The durations of calls if there are no windows."""
     of_process: FeatureFigures = FeatureFigures()
     """The same for all workers of an application."""
 

@@ -46,11 +46,11 @@ class Metric:
     meaning: str
     read: Callable[[Measures], Iterable[Sample]]
     labels: tuple[str, ...] = ()
-    """Labels beside ``worker``, which all metrics have except those of the whole process."""
+    """Labels in addition to ``worker``, which all metrics except those of the process have."""
     of_process: bool = False
     """Whether it concerns the whole process: every worker reports the same figure."""
     convention: Convention | None = None
-    """OpenTelemetry gets it under this name too."""
+    """OpenTelemetry also gets it under this name."""
 
 
 def metric_of(
@@ -61,7 +61,7 @@ def metric_of(
     meaning: str,
     of: Callable[[F], float | None],
 ) -> Metric:
-    """Return a metric of a feature's figures of the whole process; without them it has none."""
+    """Return a metric of a feature's figures of the whole process; it may have no values."""
 
     def read(measures: Measures) -> Iterable[Sample]:
         found = measures.of_process.of(figures)

@@ -25,7 +25,7 @@ class ChildState(StrEnum):
     STARTING = "starts"
     RUNNING = "runs"
     IDLE = "has nothing to do"
-    RESTING = "rests, as it is not needed"
+    RESTING = "rests, because it is not needed"
 
 
 @frozen
@@ -38,9 +38,9 @@ class ChildPicture:
     on: tuple[TopicPartition, int] | None = None
     """The record that it runs, by offset; the first one of a batch."""
     handler: str = ""
-    """The handler that is called, where there are several."""
+    """The called handler, if there are several."""
     stack: Sequence[FrameSummary] = ()
-    """The stack of the call, the innermost frame last; empty without an answer of the child."""
+    """The stack of the call, the innermost frame last; empty if the child did not answer."""
 
 
 Coroutines = Mapping[tuple[TopicPartition, int], Where]
@@ -52,23 +52,24 @@ class CallPosition:
     """The position of one call."""
 
     stack: str
-    """The stack from the handler on, as Python prints it, or in parentheses why there is none."""
+    """The stack from the handler on, as Python prints it, or the reason why it is missing, in
+    parentheses."""
     process: str = ""
     """The child process of the call, and its handler."""
 
 
 class CallPositions:
-    """The positions of all calls of a worker at the time of its creation, by any thread."""
+    """The positions of all calls of a worker at its creation. Any thread may create it."""
 
     def __init__(self, children: Sequence[ChildPicture] = (), coroutines: Coroutines | None = None):
-        """Take the present state of the worker's child processes, or of its coroutines."""
+        """Take the current state of the worker's child processes, or of its coroutines."""
         self._frames = sys._current_frames()  # noqa: SLF001 - the one way to other threads' stacks
         self._children = bool(children)
         self._by_record = {child.on: child for child in children if child.on is not None}
         self._coroutines = coroutines
 
     def of(self, call: CallSnapshot) -> CallPosition:
-        """Return the position of a call, or that it is over by now."""
+        """Return the position of a call, or that it has ended."""
         record = call.name, call.offset
         child = self._by_record.get(record)
         if child is not None:
@@ -80,7 +81,7 @@ class CallPositions:
         return CallPosition(_printed(handlers_part(self._frames.get(call.thread))))
 
 
-_OVER = "(it is over by now)"
+_OVER = "(it has ended)"
 
 
 def stack_of_thread(ident: int) -> str:

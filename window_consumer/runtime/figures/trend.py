@@ -36,7 +36,7 @@ class TrendSample(NamedTuple):
 
 
 class Trend:
-    """One worker's samples of the last minute. Its owner lets in one thread at a time."""
+    """One worker's samples of the last minute. Not thread-safe: its owner serializes access."""
 
     def __init__(self) -> None:
         self._samples: deque[TrendSample] = deque()
@@ -50,7 +50,7 @@ class Trend:
     def added_to(self, seen: WorkerSnapshot) -> WorkerSnapshot:
         """Return a snapshot with the trend of the last minute.
 
-        With a lag and nothing finished, it stands still and has no time to drain.
+        If there is a lag and nothing finished, it stands still and has no time to drain.
         """
         drain_s = None if seen.windows is None else self.time_to_drain_s(seen.windows)
         stands_still = drain_s == math.inf
@@ -72,8 +72,8 @@ class Trend:
     def time_to_drain_s(self, windows: WindowsSnapshot) -> float | None:
         """Return how long the lag would take at the pace of the last minute.
 
-        Infinity with a lag and nothing finished. None before there is a trend, and before the
-        client knows the lag.
+        Infinity if there is a lag and nothing finished. None before there is a trend, and before
+        the client knows the lag.
         """
         lag, between = windows.lag, self._between
         if between is None or lag is None:

@@ -1,4 +1,4 @@
-"""One worker at one moment: the model that the page, ``top``, ``doctor`` and metrics read.
+"""One worker at one moment, for the page, ``top``, ``doctor`` and metrics.
 
 Its JSON form is the answer of ``/api/windows``, and its field names are promises. The poll thread
 takes its windows, see ``engine.windows_snapshot``; any thread may read the rest.
@@ -33,11 +33,11 @@ class Phase(Enum):
 
 @frozen(kw_only=True)
 class RecordSnapshot:
-    """A record that a worker holds, limited to what may be shown, and never with its value."""
+    """The displayable part of a record that a worker holds, never its value."""
 
     offset: int
     state: str = ""
-    """Its outcome, or what it waits for, in words."""
+    """Its outcome, or the reason why it waits, in words."""
     key: str | None = None
     bytes: int | None = None
     headers: Sequence[tuple[str, str | None]] = ()
@@ -49,7 +49,7 @@ class RecordSnapshot:
     due_s: float | None = None
     """Seconds until its next call, if it waits for one."""
     running_s: float | None = None
-    """How long its slice has been running, if its call may be."""
+    """How long its slice has been running, if it may include a running call of this record."""
     behind: int = 0
     """The number of records of its lane that wait for it."""
 
@@ -92,7 +92,7 @@ class WorkerSnapshot:
     """One worker of one process."""
 
     process: str = ""
-    """The process, where several answer at one address; empty for a single one."""
+    """The process, if several answer at one address; empty for a single one."""
     name: str
     group: str = ""
     """Empty for a worker that reads all partitions without one."""
@@ -101,7 +101,7 @@ class WorkerSnapshot:
     is_ready: bool = False
     """Whether it is in its group and running, idle or not; ``ready`` in JSON."""
     catching_up: int | None = None
-    """How many records a worker without a group has to handle before it is ready; else None."""
+    """How many records a worker without a group must handle before it is ready; else None."""
     silent_s: float = 0.0
     """Seconds since its poll thread last reported activity."""
     slots: int = 1
@@ -114,8 +114,8 @@ class WorkerSnapshot:
     busy_ratio: float | None = None
     """The share of the slots' time spent in calls in the last minute; None while unknown."""
     time_to_drain_s: float | None = None
-    """How long the lag would take at the pace of the last minute. None while unknown, and while it
-    stands still, because JSON has no infinity."""
+    """How long the lag would take at the pace of the last minute. None while unknown, and at a
+    standstill, because JSON has no infinity."""
     stands_still: bool = False
     """Whether there is a lag and nothing was finished in the last minute."""
     history: Sequence[Mapping[str, Any]] = ()
@@ -130,7 +130,7 @@ class WorkerSnapshot:
 
 
 def to_json(value: Any) -> Any:
-    """Return a snapshot, or a part of one, in types that JSON has; durations are seconds."""
+    """Return a snapshot, or a part of one, in JSON types; durations are seconds."""
     return _CONVERTER.unstructure(value)
 
 
@@ -143,8 +143,8 @@ def from_json(fields: Any, kind: type[T]) -> T:
     try:
         return _CONVERTER.structure(fields, kind)
     except Exception as error:
-        # Callers can handle all failures only in one way, so they get one class.
-        raise ValueError("this is no worker's answer, or one of another version") from error
+        # Callers handle all failures alike, so they get one class.
+        raise ValueError("this is not a worker's answer, or one of another version") from error
 
 
 def _converter() -> cattrs.Converter:

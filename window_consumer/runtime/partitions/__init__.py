@@ -1,1 +1,1 @@
-"""How a worker gets partitions, starts them and gives them up."""
+"""How a worker acquires, starts and releases partitions."""

@@ -1,7 +1,7 @@
-"""Start assigned partitions, once what they need is ready and it is known where they begin.
+"""Starts assigned partitions once they are prepared and their start offsets are known.
 
-What must be ready comes first, see ``preparation``; ``start_offsets`` says where they begin. Where
-the cluster does not answer, the partition stays paused and is retried while the others begin.
+First comes their ``preparation``, then their ``start_offsets``. If the cluster does not answer, a
+partition stays paused and is retried, while the others begin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RETRY_S = 1.0
 
 
 class Assignments:
-    """Resolves where partitions begin. Owner: poll thread."""
+    """Finds the start offsets of partitions. Owner: poll thread."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Assignments:
         self.starts = starts
         self._warn = warn
         self._preparations = PartitionPreparations(preparations, warn)
-        """What must be ready first."""
+        """The preparations, which come first."""
         self._unread: dict[TopicPartition, str] = {}
         """Partitions that cannot begin yet, each with the reason."""
         self._retry_at = 0.0
@@ -45,9 +45,9 @@ class Assignments:
         """The id that each partition's topic had when the partition was assigned."""
 
     def resolve(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
-        """Return where to begin, without the partitions that have to wait; ``retry`` returns those.
+        """Return the start offsets; ``retry`` returns those of partitions that must wait.
 
-        Raises WorkerStoppedError where the rules forbid a start.
+        Raises WorkerStoppedError if the rules forbid a start.
         """
         self.starts.assigned(names)
         ready = self._preparations.begin(names, now)
@@ -76,11 +76,11 @@ class Assignments:
         return assigned
 
     def prepare(self, name: TopicPartition, now: float) -> bool:
-        """Make a partition ready that begins anew; if that takes a while, ``retry`` returns it."""
+        """Prepare a partition that restarts; if that takes a while, ``retry`` returns it."""
         return bool(self._preparations.begin([name], now))
 
     def retry(self, now: float) -> list[Assigned]:
-        """Return where to begin with partitions that had to wait, and now need not."""
+        """Return the start offsets of partitions that no longer have to wait."""
         self.starts.expire(now)
         names = self._preparations.advance(now)
         if self._unread and now >= self._retry_at:
@@ -88,7 +88,7 @@ class Assignments:
         return self._try(names, now) if names else []
 
     def begin_again(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
-        """Return where to begin with partitions that were just given up, as ``resolve``."""
+        """Return the start offsets of partitions that were just given up, like ``resolve``."""
         self.starts.begin_again(names)
         return self.resolve(names, now)
 
@@ -109,14 +109,14 @@ class Assignments:
             self.topic_ids.pop(name, None)
 
     def cancel(self) -> None:
-        """Begin with no further partition: the worker ends."""
+        """Start no further partition: the worker ends."""
         self._preparations.cancel()
         self._unread.clear()
 
     def _resolve(
         self, names: Sequence[TopicPartition], late: dict[TopicPartition, WindowConsumerError]
     ) -> list[Assigned]:
-        """Return where to begin; ``late`` gets the errors that concern one partition alone."""
+        """Return the start offsets; ``late`` gets the errors of single partitions."""
         facts = self._source.facts(sorted({name.topic for name in names}), ASK_S)
         for name in names:
             if name.topic not in facts:

@@ -1,4 +1,4 @@
-"""Where the partitions of a worker begin that reads all of them and commits nothing."""
+"""Start offsets for a worker that reads all partitions and commits nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.partitions.start_offsets import ASK_S, LOGS_S, StartOffsets
 
 BroadcastBegin = Literal["earliest", "latest"] | float
-"""Where reading begins; a number is an age in seconds."""
+"""The start of reading; a number is an age in seconds."""
 
 
 class CatchUp:
-    """Whether everything has been handled that was in the logs when a worker began.
+    """Whether a worker has handled everything that was in the logs at its start.
 
     Owner: poll thread; any thread may read ``is_done`` and ``records``.
     """
@@ -31,9 +31,9 @@ class CatchUp:
     def __init__(self) -> None:
         self.is_done = False
         self.records = 0
-        """How many records are left, as far as the ends of the logs are known. Holes count."""
+        """The number of remaining records up to the known ends of the logs, including holes."""
         self._behind: dict[TopicPartition, int | None] | None = None
-        """The end (exclusive) of each log, None where it is not known yet; None before the first
+        """The end (exclusive) of each log, None while it is unknown; None before the first
         assignment."""
 
     def begin(self, names: Sequence[TopicPartition]) -> None:
@@ -53,12 +53,12 @@ class CatchUp:
                 self._behind.pop(name, None)
 
     def begin_anew(self, name: TopicPartition, end: int | None) -> None:
-        """Take a partition whose log is another one now: what is in it has to be handled, too."""
+        """Take a partition whose log was replaced: the new log must be handled, too."""
         if self._behind is not None and not self.is_done:
             self._behind[name] = end
 
     def advance(self, engine: Engine) -> None:
-        """Drop the partitions whose records are handled up to the end that was seen."""
+        """Drop the partitions that are handled up to the recorded end."""
         if self.is_done or self._behind is None:
             return
         records = 0
@@ -76,17 +76,16 @@ class CatchUp:
 def _handled_to(engine: Engine, partition: Partition) -> int:
     """Return the offset before which everything is handled.
 
-    A commit's offset may be lower: a cell that holds the end of the log may stay open for later
-    records.
+    A commit's offset may be lower: the cell at the end of the log may stay open for later records.
     """
     first = partition.first_unfinished
     return engine.guarantee.progress(partition)[0] if first is None else first
 
 
 class BroadcastOffsets(StartOffsets):
-    """Begins by ``broadcast.from``; partitions that come later begin at their earliest record.
+    """Begins at ``broadcast.from``; later partitions begin at their earliest record.
 
-    A partition that was released, and comes again, continues where it was.
+    A partition that was released and returns continues where it was.
     """
 
     def __init__(
@@ -154,7 +153,7 @@ class BroadcastOffsets(StartOffsets):
     def _offsets(
         self, logs: Mapping[TopicPartition, tuple[int, int]]
     ) -> Mapping[TopicPartition, int]:
-        """Return where partitions begin that this process has not read yet."""
+        """Return the start offsets of partitions that this process has not read yet."""
         begin = self._rule
         offsets = {name: low for name, (low, _) in logs.items()}
         first = {name: log for name, log in logs.items() if name in (self._first or ())}

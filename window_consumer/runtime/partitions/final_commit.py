@@ -1,4 +1,4 @@
-"""The last commits of revoked partitions: awaited, and only to the topic that was read."""
+"""The last commits of revoked partitions: awaited, and only for the same topic."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class FinalCommits:
         self._assignments = assignments
         self._worker_log = worker_log
         self._left_s = left_s
-        """Limits the duration of a step to what is left of the stop."""
+        """Limits the duration of a step to the remaining time of the stop."""
 
     def verified(self, names: Sequence[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions of unchanged topics: no commit may hit a recreated topic."""
+        """Return the partitions of unchanged topics: commits must not affect recreated topics."""
         known = self._assignments.topic_ids
         with_id = {name for name in names if known.get(name)}
         verified = set(names) - with_id

@@ -1,6 +1,6 @@
-"""Resets of the read position: it lies outside of the log, or the topic was recreated.
+"""Resets the read position if it lies outside the log, or if the topic was recreated.
 
-Where the cluster does not answer, the partition waits and is retried.
+If the cluster does not answer, the partition waits and is retried.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class OffsetResets:
         self._retry_at = 0.0
 
     def out_of_range(self, name: TopicPartition, now: float) -> None:
-        """Continue by the configured rule; raise WorkerStoppedError where that is ``fail``."""
+        """Continue by the configured rule; raise WorkerStoppedError if that is ``fail``."""
         partition = self._engine.partitions.get(name)
         if partition is not None and partition.is_assigned:
             self._try(name, lambda: self._enter_range(name, now), now)
 
     def reset_recreated(self, facts: Mapping[str, TopicFacts], now: float) -> None:
-        """Restart recreated topics at their beginning; commit nothing old to them."""
+        """Restart recreated topics at their beginning, without committing old offsets."""
         self._assignments.starts.record_ids(facts)
         anew = self._assignments.made_anew(facts)
         for topic in sorted({name.topic for name in anew}):
@@ -71,7 +71,7 @@ class OffsetResets:
                 self._begin_anew(name, facts[name.topic], now)
 
     def retry(self, now: float) -> None:
-        """Retry the steps that the cluster did not answer, once it is time."""
+        """Retry unanswered steps when they are due."""
         if self._standing and now >= self._retry_at:
             standing, self._standing = self._standing, {}
             for name, what in standing.items():
@@ -112,7 +112,7 @@ class OffsetResets:
             self._engine.on_positions({name: offset})
             return
         # Lower offsets would count as already seen, so a new epoch begins. Running calls belong to
-        # a part of the log that is gone.
+        # a deleted part of the log.
         topic_id = self._assignments.topic_ids.get(name)
         known_partitions = partition.commit.known_partitions
         self._assignments.starts.remove([name])
@@ -144,7 +144,7 @@ class OffsetResets:
         return offset
 
     def _log(self, name: TopicPartition) -> tuple[int, int]:
-        """Return a log's first offset and its end; raise if they are late, they come in a retry."""
+        """Return a log's first offset and its end; raise if they are late, for a retry."""
         answer = self._source.log_ranges([name], LOGS_S)[name]
         if isinstance(answer, WindowConsumerError):
             raise answer

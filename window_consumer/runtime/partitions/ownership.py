@@ -1,7 +1,7 @@
-"""A worker's place in its group: partitions come, and go within bounds of time.
+"""A worker's place in its group: it acquires partitions, and releases them within time limits.
 
-What a revoked partition still runs may finish; then comes the last commit of its epoch. A stop
-gives up all partitions in the same way.
+The running calls of a revoked partition may finish; then comes the last commit of its epoch. A stop
+releases all partitions in the same way.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PartitionOwnership:
     """The Source's Listener. Owner: poll thread; any thread may read ``in_group``."""
 
     topics: list[str]
-    """Those that it subscribes to."""
+    """The subscribed topics."""
     _revoke_timeout_s: float
     _source: Source
     _outlet: Outlet
@@ -56,7 +56,7 @@ class PartitionOwnership:
     in_group: bool = False
     """Whether the worker is a member of its group. A member may have no partitions."""
     is_leaving: bool = False
-    """A stop has begun: partitions that still come are not started."""
+    """A stop has begun: further partitions are not started."""
     stop_by: float = float("inf")
     """When handlers must have ended, at a stop."""
     end_by: float = float("inf")
@@ -119,9 +119,9 @@ class PartitionOwnership:
         self._worker_log.calls.lost(self._engine.losses.take())
 
     def on_aborted(self, error: NotCommittedError) -> None:
-        """Give all partitions up, and read those that are not being revoked again.
+        """Give all partitions up, and reread those that are not being revoked.
 
-        Their calls change nothing any more. Raises WorkerStoppedError if that cannot help.
+        Results of their calls are ignored. Raises WorkerStoppedError if that cannot help.
         """
         if error.metadata_too_large:
             raise WorkerStoppedError(
@@ -144,7 +144,7 @@ class PartitionOwnership:
         self._start(assigned, now)
 
     def _lose(self, names: Sequence[TopicPartition], now: float) -> Sequence[Outlived]:
-        """Release partitions without a commit, and end their calls where that is possible."""
+        """Release partitions without a commit, and end their calls if possible."""
         running = self._engine.work.running(names)
         outlived = self._engine.on_lost(names, now)
         self._remove(names)
@@ -190,7 +190,7 @@ class PartitionOwnership:
             self._engine.on_rebalance(self._clock.now())
 
     def on_topics(self, facts: Mapping[str, TopicFacts]) -> None:
-        """Pass the facts about topics on, and subscribe to those that are new."""
+        """Pass facts about topics on, and subscribe to new topics."""
         now = self._clock.now()
         self._offset_resets.reset_recreated(facts, now)
         counts = {topic: each.partitions for topic, each in facts.items()}
@@ -236,7 +236,7 @@ class PartitionOwnership:
             self._worker_log.calls.interrupted(places, continuing, why, self._pool.ending, follows)
 
     def left_s(self, most_s: float) -> float:
-        """Return how long a step of giving up may take: ``most_s``, or what is left of a stop."""
+        """Return how long a step of giving up may take: ``most_s``, or the rest of a stop."""
         return max(0.0, min(most_s, self.end_by - self._clock.now()))
 
     def give_up(self, names: Sequence[TopicPartition]) -> Sequence[Outlived]:

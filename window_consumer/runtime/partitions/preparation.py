@@ -1,7 +1,7 @@
-"""What must be ready before a partition starts, such as an index of what other topics hold of it.
+"""Preparations before a partition starts, such as an index of its records in other topics.
 
-It is made ready elsewhere, while the partition stays paused: nothing of it is read or called, and
-its offset is read afterwards. Other partitions start in the meantime.
+They run elsewhere while the partition stays paused: nothing of it is read or called, and its offset
+is read afterwards. Other partitions start in the meantime.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.record import TopicPartition
 
 AGAIN_S = 1.0
-"""How long after a failure it begins again."""
+"""The delay before a failed preparation begins again."""
 
 SLOW_S = 10.0
-"""After this time the log names what a partition waits for."""
+"""After this time the log names the preparations that a partition waits for."""
 
 
 class PartitionPreparation(Protocol):
-    """Makes one thing ready for each partition. Owner: poll thread; it must not block."""
+    """Prepares one thing for each partition. Owner: poll thread; it must not block."""
 
     @property
     def subject(self) -> str:
-        """What it makes ready, for messages."""
+        """The name of its result, for messages."""
 
     def begin(self, name: TopicPartition) -> Future[None]:
         """Begin for an assigned partition, and return at once.
 
         The future is cancelled if the partition is given up. If it ends with an exception, that is
-        logged and ``begin`` is called again. If nothing is needed, it is done already.
+        logged and ``begin`` is called again. If nothing is needed, the future is already done.
         """
 
     def remove(self, name: TopicPartition) -> None:
-        """Drop what was made ready for a partition that is no longer ours, if there is anything."""
+        """Drop the result for a partition that is no longer ours, if there is one."""
 
 
 @define
 class _Preparing:
-    """One partition that waits."""
+    """A waiting partition."""
 
     since: float
     futures: list[tuple[str, Future[None]]] = field(factory=list)
-    """What is made ready, and when it is."""
+    """Its preparations and their futures."""
     begin_at: float = 0.0
-    """When it begins again after a failure."""
+    """When it is retried after a failure."""
     reason: str = ""
     """The last failure."""
     is_slow: bool = False
-    """The log has said that it takes long."""
+    """Whether the log has reported that it takes long."""
 
 
 class PartitionPreparations:
@@ -65,7 +65,7 @@ class PartitionPreparations:
         self._ready: set[TopicPartition] = set()
 
     def begin(self, names: Iterable[TopicPartition], now: float) -> list[TopicPartition]:
-        """Make partitions ready; return those that may start now."""
+        """Prepare partitions; return those that may start now."""
         if not self._each:
             return list(names)
         given = list(names)
@@ -79,7 +79,7 @@ class PartitionPreparations:
         return [name for name in list(self._preparing) if self._advance(name, now)]
 
     def remove(self, names: Iterable[TopicPartition]) -> None:
-        """Cancel what is made ready for partitions that are no longer ours."""
+        """Cancel the preparations of partitions that are no longer ours."""
         for name in names:
             self._ready.discard(name)
             for each in self._each:
@@ -124,7 +124,7 @@ class PartitionPreparations:
 
 
 def _failure(preparation: tuple[str, Future[None]]) -> str:
-    """Return why a preparation has failed; empty if it has not."""
+    """Return why a preparation failed; empty if it did not."""
     subject, future = preparation
     if not future.done():
         return ""
@@ -135,7 +135,7 @@ def _failure(preparation: tuple[str, Future[None]]) -> str:
 
 
 def _unfinished(preparing: _Preparing) -> str:
-    """Name what is not ready."""
+    """Name the unfinished preparations."""
     return ", ".join(subject for subject, future in preparing.futures if not future.done())
 
 

@@ -1,4 +1,4 @@
-"""Where assigned partitions begin: behind what their group has committed."""
+"""Where assigned partitions begin: after their group's committed offsets."""
 
 from __future__ import annotations
 
@@ -38,41 +38,41 @@ class StartOffsets(ABC):
         """Return where each partition begins, or why it cannot begin yet.
 
         ``facts`` has their topics. Raise a WindowConsumerError if none can begin yet, and
-        WorkerStoppedError where the rules forbid a start.
+        WorkerStoppedError if the rules forbid a start.
         """
 
     def assigned(self, names: Sequence[TopicPartition]) -> None:  # noqa: B027 - one kind asks
         """Record an assignment; ``find`` follows, perhaps later."""
 
     def begin_again(self, names: Sequence[TopicPartition]) -> None:  # noqa: B027 - as above
-        """Record that this member begins them again by itself: no process has ended."""
+        """Record that this member restarts them itself: no process has ended."""
 
     def lost(self, partition: Partition, now: float) -> None:  # noqa: B027 - as above
-        """Keep what is needed if a lost partition returns, before it is released."""
+        """Before a lost partition is released, keep the state that it needs if it returns."""
 
     def remove(self, names: Sequence[TopicPartition]) -> None:  # noqa: B027 - as above
-        """Drop partitions that are given up, or whose log is another one now."""
+        """Drop partitions that are given up, or whose log was replaced."""
 
     def expire(self, now: float) -> None:  # noqa: B027 - as above
-        """Discard what was kept of partitions lost long ago."""
+        """Discard the kept state of partitions lost long ago."""
 
     def record_ids(self, facts: Mapping[str, TopicFacts]) -> None:  # noqa: B027 - as above
-        """Record topic ids: a topic with another id later was recreated."""
+        """Record topic ids, to detect recreated topics by their new id."""
 
     def appeared(self, topics: Iterable[str]) -> None:  # noqa: B027 - as above
         """Record topics that are new to the cluster; they are read from their beginning."""
 
     def begins_anew(self, name: TopicPartition, end: int | None) -> None:  # noqa: B027 - as above
-        """Record that a partition's log was replaced or truncated, so that its offsets begin anew.
+        """Record that a partition's log was replaced or truncated, so its offsets start over.
 
-        ``end`` is where that log ends now, None where it is not known yet.
+        ``end`` is the current end of that log, None while it is unknown.
         """
 
 
 class CommittedStartOffsets(StartOffsets):
-    """Begins behind the group's commits, and by a rule where there is none.
+    """Begins after the group's commits, or by a rule if there are none.
 
-    Each answer is read once: offset and finished ranges come from the same one.
+    Offset and finished ranges come from the same answer.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class CommittedStartOffsets(StartOffsets):
         self.kept = KeptOutcomes(ordered=True) if kept is None else kept
         """The outcomes of lost partitions."""
         self._again: set[TopicPartition] = set()
-        """Partitions that this member begins again by itself."""
+        """Partitions that this member restarts itself."""
         self._first_ids: dict[str, str] = {}
         """The id of each topic when this worker first saw it, assigned or not."""
         self._appeared: set[str] = set()
         """Topics that match a pattern and appeared after this worker began."""
 
     def lost(self, partition: Partition, now: float) -> None:
-        """Keep its outcomes: nobody else may have moved its offset when it returns."""
+        """Keep its outcomes: its offset may be unchanged when it returns."""
         self.kept.keep(partition, now)
 
     def begin_again(self, names: Sequence[TopicPartition]) -> None:
@@ -126,7 +126,7 @@ class CommittedStartOffsets(StartOffsets):
     def find(
         self, names: Sequence[TopicPartition], facts: Mapping[str, TopicFacts]
     ) -> Mapping[TopicPartition, Start | WindowConsumerError]:
-        """See StartOffsets. Raises NoOffsetError where ``on_no_offset`` demands it."""
+        """See StartOffsets. Raises NoOffsetError if ``on_no_offset`` demands it."""
         committed = self._committed(names, facts) if names else {}
         logs = self._logs(names, committed, facts)
         found: dict[TopicPartition, Start | WindowConsumerError] = {}
@@ -196,7 +196,7 @@ class CommittedStartOffsets(StartOffsets):
     def _committed(
         self, names: Sequence[TopicPartition], facts: Mapping[str, TopicFacts]
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Read our offsets, and where one is missing, those of its whole topic."""
+        """Read our offsets; if one is missing, read those of its whole topic."""
         ours = self._source.committed(names, ASK_S)
         without = sorted({name.topic for name in names if ours[name].next_offset is None})
         others = [

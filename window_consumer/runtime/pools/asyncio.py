@@ -120,10 +120,10 @@ class AsyncPool:
             self._free += more  # the loop's, once it runs
 
     def inspect(self, stalled: Stalled) -> Failure | None:
-        """Return where a call stands that does not return; None where it has returned by now.
+        """Return the position of a call that does not return; None if it has returned.
 
-        Also return None where it only waits for another call that blocks the loop. A call to
-        abandon gives its slot to another task. A call to end is cancelled.
+        Also return None if it only waits for another call that blocks the loop. A call to abandon
+        gives its slot to another task. A call to end is cancelled.
         """
         slice_ = stalled.slice_
         task = self._running.get(slice_)
@@ -180,10 +180,7 @@ class AsyncPool:
         return asyncio.current_task(self._loop.loop) or self._loop
 
     def _report_blocked(self, blocker: object) -> None:
-        """Log, once, what blocks the loop without being a call: a handler's task, or a callback.
-
-        Its owner is unknown.
-        """
+        """Log, once, a handler's task or a callback that blocks the loop; its call is unknown."""
         if self._blocked_at == self._loop.pulse_at:
             return
         self._blocked_at = self._loop.pulse_at
@@ -192,7 +189,7 @@ class AsyncPool:
         name = f"the task {blocker.get_name()}" if isinstance(blocker, asyncio.Task) else "a call"
         _log.warning(
             "%s: %s blocks the event loop: until it returns nothing else runs in this worker;"
-            " it stands at:\n%s",
+            " it is at:\n%s",
             self._worker,
             name,
             stack.rstrip(),
@@ -206,7 +203,7 @@ class AsyncPool:
         self._let_begin()
 
     def _let_begin(self) -> None:
-        """Start a slot for each waiting slice, as far as slots are free."""
+        """Start a slot for each waiting slice while slots are free."""
         for _ in range(min(self._free, len(self._waiting))):
             self._free -= 1
             self._wake()

@@ -138,7 +138,7 @@ class EventLoop:
 
 
 def make_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop, from uvloop where that is installed."""
+    """Return a new event loop, from uvloop if that is installed."""
     try:
         import uvloop  # noqa: PLC0415 - optional, and only coroutines need it
     except ImportError:

@@ -40,14 +40,14 @@ class InlineEventLoop:
     def run(self, awaitable: Awaitable[T]) -> T:
         """Return or raise what the awaitable does; it sees the caller's context.
 
-        Raises UsageError where the caller is itself a coroutine: one thread cannot wait for both.
+        Raises UsageError if the caller is itself a coroutine: one thread cannot wait for both.
         """
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - get_running_loop raises instead
             if inspect.iscoroutine(awaitable):
                 awaitable.close()
             raise UsageError(
-                "coroutines are run here from a plain function, and this thread runs an event loop"
-                " already: call it from a test that is no async def, or on a thread of its own"
+                "coroutines are run here from a plain function, but this thread already runs an"
+                " event loop: call it from a plain def test, or on a separate thread"
             )
         try:
             return self._runner.run(_awaited(awaitable), context=copy_context())
@@ -61,7 +61,7 @@ class InlineEventLoop:
 
 
 def _below(code: CodeType, trace: TracebackType | None) -> TracebackType | None:
-    """Drop the frames of the loop, which say nothing about the error."""
+    """Drop the frames of the loop, which do not explain the error."""
     below = trace
     while below is not None and below.tb_frame.f_code is not code:
         below = below.tb_next

@@ -1,4 +1,4 @@
-"""Slots that are leases: whoever asks for a record has one, and ends it by its number."""
+"""Slots that are leases: a client asks for a record, and ends its lease by number."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Leases of single records: who asks for one, who has one, and who decides how it ends.
+"""Leases of single records.
 
-A client asks for records, takes what is ready, and ends each lease by its number. Whoever takes a
-lease out of the table decides how it ends; all others find nothing.
+A client asks for records, takes those that are ready, and ends each lease by its number. The one
+that removes a lease from the table decides how it ends; all others find nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LeaseRequest:
 
     most: int
     on_ready: Callable[[], None]
-    """Called once, on any thread, when it should take what is ready."""
+    """Called once, on any thread, when records are ready for it."""
 
 
 class Leases:
@@ -53,7 +53,7 @@ class Leases:
         self._completions = completions
         self._lock = threading.Lock()
         self._ready: deque[Slice] = deque()
-        """Slices for requests that are called."""
+        """Slices for requests that were called."""
         self._taken: dict[int, Lease] = {}
         self._numbers: dict[Slice, int] = {}
         self._waiting: dict[LeaseRequest, None] = {}
@@ -61,7 +61,7 @@ class Leases:
         self._asked = 0
         """How many records all requests ask for."""
         self._promised = 0
-        """How many of them those ask for that are called."""
+        """How many of them belong to requests that were called."""
         self._is_over = False
 
     # ---- for clients
@@ -80,10 +80,10 @@ class Leases:
         return request
 
     def take(self, request: LeaseRequest, lease_s: float) -> list[Lease]:
-        """End a request; return leases, for so many seconds, on the records that are ready.
+        """End a request; return leases of this duration on the records that are ready.
 
-        There may be none, although the request was called: their partition was given up, or a layer
-        around calls lets them go, as those that have expired.
+        There may be none, although the request was called: their partition may have been given up,
+        or a layer around calls may have removed them, for example as expired.
         """
         found: list[Lease] = []
         empty: list[Slice] = []
@@ -112,7 +112,7 @@ class Leases:
         self._hand_on(called, surplus)
 
     def renew(self, number: int, lease_s: float) -> bool:
-        """Let a lease end so many seconds from now; return False if it has ended."""
+        """Let a lease end this many seconds from now; return False if it has ended."""
         with self._lock:
             lease = self._taken.get(number)
             if lease is not None:
@@ -120,7 +120,7 @@ class Leases:
         return lease is not None
 
     def finish(self, number: int, error: Exception | None = None) -> bool:
-        """End a lease, with an error if the record has failed; return False if it has ended."""
+        """End a lease, with an error if the record failed; return False if it has already ended."""
         with self._lock:
             lease = self._remove(number)
         if lease is None:
@@ -182,7 +182,7 @@ class Leases:
     # ---- with the lock
 
     def _rearrange(self) -> tuple[list[LeaseRequest], list[Slice]]:
-        """Return the requests to call for what is ready, and the slices that nobody waits for."""
+        """Return the requests to call for ready slices, and the slices without a request."""
         called = []
         while len(self._ready) > self._promised and self._waiting:
             request = next(iter(self._waiting))

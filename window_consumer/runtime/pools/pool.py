@@ -24,14 +24,14 @@ class Pool(Protocol):
     """Slots between the poll thread and the handlers. Owner: poll thread, except ``stop``.
 
     Each submitted slice comes back once, through the completions queue, when all of its records
-    that were not taken back are over. Any thread may bring it back, as the results of a slot may
-    come from anywhere: the pool finds the slice by the slot's own id of the call, and whoever takes
-    it out of the running ones first decides how it ends. Later results change nothing. An abandoned
-    slice comes back when its call has really ended, which may be never.
+    that were not taken back have ended. Any thread may bring it back: the pool finds the slice by
+    the slot's own id of the call, and the first thread that removes it from the running ones
+    decides how it ends. Later results are ignored. An abandoned slice comes back when its call has
+    really ended, which may be never.
 
-    The slots of a kind with ``leases`` are whoever asks for a record. Such a slot has a deadline,
-    ``Slice.lease_until``, which it may put off again and again, from any thread. When the deadline
-    has passed, ``inspect`` gets the call as one to end.
+    The slots of a kind with ``leases`` are clients that ask for records. Such a slot has a
+    deadline, ``Slice.lease_until``, which it may postpone repeatedly, from any thread. After the
+    deadline, ``inspect`` gets the call as one to end.
     """
 
     ending: ClassVar[Ending]
@@ -39,9 +39,9 @@ class Pool(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many slots there are now, busy or free, beside those of abandoned calls.
+        """The current number of slots, busy or free, excluding those of abandoned calls.
 
-        Whichever thread raises it puts None into the completions queue: that wakes the poll thread.
+        A thread that raises it puts None into the completions queue, which wakes the poll thread.
         """
 
     def start(self) -> None:
@@ -51,11 +51,11 @@ class Pool(Protocol):
         """Queue a slice; the next free slot takes it."""
 
     def inspect(self, stalled: Stalled) -> Failure | None:
-        """Return where a call stands that does not return; None where it has returned by now.
+        """Return the position of a call that does not return; None if it has returned.
 
         The slot of a call to abandon is replaced. A call to end is interrupted, and its slice comes
         back with that failure once it has ended, whatever it returns. A lease that was renewed in
-        time is a call that has returned.
+        time counts as returned.
         """
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:
@@ -65,7 +65,7 @@ class Pool(Protocol):
         """
 
     def stop(self, timeout_s: float) -> int:
-        """Let the slots end after their present calls; return how many outlast ``timeout_s``."""
+        """Let the slots end after their current calls; return how many outlast ``timeout_s``."""
 
 
 @runtime_checkable
@@ -89,7 +89,7 @@ class PoolWithChildren(Protocol):
     """A pool that calls handlers in child processes."""
 
     def children(self) -> Sequence[ChildPicture]:
-        """Return what the children do at this moment, within a second. Any thread may ask."""
+        """Return the current states of the children, within a second. Any thread may ask."""
 
     def stop_starting(self) -> None:
         """Let ``start`` raise StartStoppedError if it still waits. Any thread may call it."""
@@ -112,7 +112,7 @@ class PoolWithLeases(Protocol):
 
     @property
     def leases(self) -> Leases:
-        """Who asks for records, and who has one. Any thread may use it."""
+        """The requests and leases of clients. Any thread may use it."""
 
 
 MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]
@@ -122,12 +122,12 @@ that the lifespan yielded."""
 
 @frozen
 class PoolParts:
-    """What a kind needs to make its pools, beside the arguments of every pool."""
+    """What a kind needs to create its pools, besides the arguments of every pool."""
 
     loop: EventLoop | None = None
     """The loop that also runs the worker's lifespan; for kinds that run coroutines."""
     equip: Callable[[], object] | None = None
-    """Makes the handler within a child; pickled. For kinds with children."""
+    """Builds the handler within a child; pickled. For kinds with children."""
     logger: logging.Logger = field(factory=own_logger)
 
 
@@ -141,16 +141,16 @@ class PoolKind:
     runs_functions: bool = True
     """Whether it calls plain functions. Only such kinds can be configured."""
     coroutines_on: str | None = None
-    """The kind that runs coroutines for workers configured with this one, possibly itself; None
-    where such workers cannot have coroutines."""
+    """The kind that runs coroutines for workers configured with this one, possibly itself; None if
+    such workers cannot have coroutines."""
     interruptible: bool = False
     """Whether a call that does not return can be ended, so that its slice comes back."""
     has_children: bool = False
     """Whether handlers run in child processes, which import the application, enter its lifespan,
-    and are killed where a call does not return."""
+    and are killed if a call does not return."""
     computes_in_parallel: bool = False
-    """Whether slots compute in parallel, so that one slot a core is of use. Otherwise they share
-    one interpreter."""
+    """Whether slots compute in parallel, so one slot per core makes sense. Otherwise they share one
+    interpreter."""
     leases: bool = False
     """Whether slots are leases: they come and go, each slice has one record, and only the end of
     its lease ends a call. Such a kind is interruptible."""

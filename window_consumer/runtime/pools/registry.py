@@ -26,7 +26,7 @@ def configurable() -> list[str]:
 def kind_for(pool: str, *, coroutines: bool) -> PoolKind | None:
     """Return the kind that runs the calls of a worker with this ``pool``.
 
-    None where its handlers are coroutines and this ``pool`` cannot run them.
+    None if its handlers are coroutines and this ``pool`` cannot run them.
     """
     kind = KINDS[pool]
     if not coroutines:

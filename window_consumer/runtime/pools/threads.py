@@ -46,7 +46,7 @@ class ThreadPool:
     """
 
     ending: ClassVar[Ending] = "cancelled"
-    """Never used: a thread's call cannot be ended."""
+    """Unused: a thread's call cannot be ended."""
 
     def __init__(
         self, worker: str, slots: int, caller: Caller, completions: SimpleQueue[Any], state: Any
@@ -100,7 +100,7 @@ class ThreadPool:
             self._add_thread().start()
 
     def inspect(self, stalled: Stalled) -> Failure | None:
-        """Return where a call stands that does not return; None where it has returned by now.
+        """Return the position of a call that does not return; None if it has returned.
 
         A call to abandon gives its slot to a new thread.
         """
@@ -122,7 +122,7 @@ class ThreadPool:
         return False
 
     def stop(self, timeout_s: float) -> int:
-        """Let the slots end after their present calls; return how many outlast ``timeout_s``.
+        """Let the slots end after their current calls; return how many outlast ``timeout_s``.
 
         Threads with abandoned calls do not count.
         """

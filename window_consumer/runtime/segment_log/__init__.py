@@ -4,5 +4,5 @@ A segment is a file with one record a line. The writer that began it appends to 
 closed. A closed segment is deleted as a whole once the brokers have acked all its records, so after
 a crash at most one segment's records are sent twice. A line without an end, or with bytes that its
 feature cannot read, is torn: it is omitted and counted, and the others are shipped. Features choose
-what a record is, where segments lie, and how much they may hold.
+the records, the place of segments, and their size limit.
 """

@@ -56,8 +56,8 @@ class _SegmentProgress:
 class SegmentShipper(ABC):
     """Sends segments, a chunk at a time. Owner: one thread; others may read its figures.
 
-    The next call resends what is not acked; the caller decides when. A feature defines which
-    messages its lines become, and which refusals are final.
+    The next call resends unacked messages; the caller decides when. A feature converts lines to
+    messages, and decides which refusals are final.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SegmentShipper(ABC):
 
     @property
     def blocked_s(self) -> float:
-        """How long the topic has accepted nothing, 0 while it does. Any thread may ask."""
+        """How long the topic has refused messages, 0 while it accepts them. Any thread may ask."""
         return self._trouble.seconds
 
     @abstractmethod
@@ -92,7 +92,7 @@ class SegmentShipper(ABC):
     def describe(self, error: PublishFailedError) -> str:
         """Return the line to log when the topic does not accept messages."""
 
-    def gives_up(self, message: Outgoing, error: PublishFailedError) -> bool:  # noqa: ARG002 - for those that do
+    def gives_up(self, message: Outgoing, error: PublishFailedError) -> bool:  # noqa: ARG002 - for subclasses
         """Return whether the message is lost; the feature counts it then. Never by default."""
         return False
 

@@ -1,4 +1,4 @@
-"""Appends records to segments, and finds out whether the owner of segments is still alive."""
+"""Appends records to segments, and detects whether the owner of segments is alive."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class SegmentLog:
 
     @property
     def age_s(self) -> float | None:
-        """How long the present segment has been open; None without one."""
+        """How long the current segment has been open; None without one."""
         return None if self._file is None else monotonic() - self._opened_at
 
     def close_segment(self) -> None:

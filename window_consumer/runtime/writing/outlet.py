@@ -1,4 +1,4 @@
-"""The outlet: where a worker's copies, results and commits go, and in which order.
+"""The outlet: the destination of a worker's copies, results and commits, and their order.
 
 A delivery guarantee has two halves. ``DeliveryGuarantee`` in the engine decides which records a
 commit covers; the outlet decides what is written together.
@@ -19,41 +19,41 @@ from window_consumer.runtime.writing.publisher import Publisher
 
 
 class OutletListener(Protocol):
-    """What an Outlet reports to the owner of the partitions."""
+    """Receives an Outlet's reports, for the owner of the partitions."""
 
     def on_committed(self, results: CommitResults) -> None:
         """Process the results of commits."""
 
     def on_aborted(self, error: NotCommittedError) -> None:
-        """Read again what is not committed: its outputs are not visible."""
+        """Read uncommitted records again: their outputs are not visible."""
 
 
 class Outlet(Protocol):
-    """Writes what an Engine has decided to write. Owner: poll thread.
+    """Writes the copies, results and commits of an Engine. Owner: poll thread.
 
     The answer for a copy or a result frees its record's lane and finishes the record, so an outlet
-    gives it when both may happen: when the broker has acked it, or when it is part of an open
+    answers once both are safe: when the broker has acked it, or when it is part of an open
     transaction.
     """
 
     def attach(self, listener: OutletListener) -> None:
-        """Set who is told of commits that are not a Source's, and of aborts."""
+        """Set the listener for commits that bypass the Source, and for aborts."""
 
     def advance(self) -> None:
-        """Report what has ended meanwhile; called before each tick."""
+        """Report whatever ended meanwhile; called before each tick."""
 
     def settle(self, timeout_s: float) -> None:
-        """Wait for everything that may still be aborted: partitions are about to be released."""
+        """Wait for everything that may still be aborted, before partitions are released."""
 
     def lost(self) -> None:
-        """Let nothing that was written for lost partitions become visible, if it is not yet."""
+        """Keep uncommitted output for lost partitions from becoming visible."""
 
     def send(self, decisions: Decisions) -> None:
         """Send the copies, results and commits of one tick.
 
-        The commits do not cover the records whose copies and results are sent with them. One answer
-        follows for each copy (``Engine.on_published``), for each result (``Engine.on_produced``)
-        and for the commits (``SourceListener.on_committed``).
+        The commits do not cover the records whose copies and results are sent with them. Each copy
+        gets one answer (``Engine.on_published``), and so do each result (``Engine.on_produced``)
+        and the commits (``SourceListener.on_committed``).
         """
 
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
@@ -69,16 +69,16 @@ class SeparateWrites:
     _copy_of: Callable[[FailedRecord], Copy]
 
     def attach(self, listener: OutletListener) -> None:
-        """Ignore it: the Source reports commits, and nothing is aborted."""
+        """Do nothing: the Source reports commits, and nothing is aborted."""
 
     def advance(self) -> None:
         """Do nothing: answers come through the completions queue."""
 
     def settle(self, timeout_s: float) -> None:
-        """Do nothing: what was acked stays."""
+        """Do nothing: acked output stays."""
 
     def lost(self) -> None:
-        """Do nothing: what was written is visible already."""
+        """Do nothing: written output is already visible."""
 
     def send(self, decisions: Decisions) -> None:
         """Send everything at once."""

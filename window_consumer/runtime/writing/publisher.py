@@ -27,7 +27,7 @@ from window_consumer.runtime.threads import WatchedThread
 _SERVE_S = 0.1
 _AFTER_A_BUG_S = 1.0
 _TROUBLE_S = 60.0
-"""Copies are retried every ten seconds, so after this long none is waiting any more."""
+"""Copies are retried every ten seconds, so an older error is outdated."""
 
 
 @frozen
@@ -39,10 +39,10 @@ class Published:
 
 
 class AckedCopies:
-    """The records whose copies are acked; one item of the completions queue for all that wait.
+    """The records whose copies are acked; one item of the completions queue for all of them.
 
-    Any thread may add to it. It is in the queue whenever it is not empty: acks come by hundreds,
-    and each item costs the poll thread as much as what it does about an ack.
+    Any thread may add to it. It is in the queue whenever it is not empty: acks arrive by hundreds,
+    and an item costs the poll thread as much as processing an ack.
     """
 
     def __init__(self, completions: SimpleQueue[Any]):
@@ -56,7 +56,7 @@ class AckedCopies:
             self._completions.put(self)
 
     def take(self) -> Iterator[FailedRecord]:
-        """Remove the records, those included that are added meanwhile, and yield them."""
+        """Remove and yield the records, including those added meanwhile."""
         records = self._records
         while records:
             yield records.popleft()
@@ -99,7 +99,7 @@ class Publisher:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be written, None where it can. Any thread may ask."""
+        """Why nothing can be written; None if it can. Any thread may ask."""
         trouble = self._trouble
         return trouble[0] if trouble and monotonic() - trouble[1] < _TROUBLE_S else None
 
@@ -144,7 +144,7 @@ class Publisher:
             try:
                 self._sink.serve(_SERVE_S)
             except Exception as error:
-                # Stopping here would leave every copy without an answer for ever.
+                # Stopping here would leave every copy without an answer forever.
                 stack = "".join(traceback.format_exception(error))
                 self._completions.put(RunError(f"copies: a bug, please report it:\n{stack}"))
                 self._ended.wait(_AFTER_A_BUG_S)

@@ -28,9 +28,9 @@ from window_consumer.trace.spark.config import TraceSection
 def delete_command(
     *, config: Path, key: str, dry_run: bool, yes: bool, master: str | None, as_json: bool
 ) -> int:
-    """Delete all steps and dead letters of a key's records from the tables, permanently.
+    """Permanently delete all steps and dead letters of a key's records from the tables.
 
-    The files that contained them are deleted too. Kafka's topics keep the records until their own
+    Also deletes the files that contained them. Kafka's topics keep the records until their own
     retention ends. Events that are not in the tables yet arrive with the next run: delete again
     after that.
     """
@@ -46,7 +46,7 @@ def delete_command(
             return OK
     except BaseException as error:
         return explain(error, Mask(plan.secrets))
-    raise UsageError(f"{found.text}: add --yes to delete them for good")
+    raise UsageError(f"{found.text}: add --yes to delete them permanently")
 
 
 @frozen
@@ -84,7 +84,7 @@ def _find(plan: PipelinePlan, key: str) -> _Found:
 
 
 def _delete(plan: PipelinePlan, key: str, found: _Found) -> tuple[dict[str, Any], str]:
-    """Delete the rows; return what was deleted and what was not, as fields and as text."""
+    """Delete the rows; return the deleted and remaining data, as fields and as text."""
     upkeep = maintenance()
     topic = plan.section(TraceSection).topic
     with session_for(plan) as spark:
@@ -94,5 +94,5 @@ def _delete(plan: PipelinePlan, key: str, found: _Found) -> tuple[dict[str, Any]
         f"deleted: {gone.steps:,} steps, {gone.letters:,} dead letters, {gone.quarantined:,}"
         f" quarantined records, and the files that contained them\nnot deleted: {topic}"
         " and the dead-letter topics keep their records until retention removes them (`dlq purge`"
-        " does so earlier); the next run adds what is not in the tables yet"
+        " does so earlier); the next run adds events that are not in the tables yet"
     )

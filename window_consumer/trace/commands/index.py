@@ -17,13 +17,13 @@ from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.lookup import Journeys
 
 indexed_only_option = click.option(
-    "--indexed-only", is_flag=True, help="Use the table alone; skip later events in Kafka."
+    "--indexed-only", is_flag=True, help="Use only the table; skip later events in Kafka."
 )
 cluster_option = click.option(
     "--cluster",
     metavar="BOOTSTRAP",
     default=None,
-    help="Only steps whose writers name this cluster, where several write one trace.",
+    help="Only steps whose writers name this cluster, if several clusters share a trace.",
 )
 
 

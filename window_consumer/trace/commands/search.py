@@ -67,7 +67,7 @@ from window_consumer.trace.query import TraceQuery, place_in
     "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The latest."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-@exits({FOUND: "no step fits"})
+@exits({FOUND: "no step matches"})
 def search_command(  # noqa: PLR0913 - an argument for each option
     *,
     config: Path,
@@ -89,7 +89,7 @@ def search_command(  # noqa: PLR0913 - an argument for each option
         from_us = int((time.time() - since) * 1e6)
     if from_us is not None and to_us is not None and to_us <= from_us:
         begin = "--from" if since is None else "--since"
-        raise click.UsageError(f"--to has to lie after {begin}: no step fits")
+        raise click.UsageError(f"--to must be after {begin}: no step can match")
     try:
         place = {} if at is None else place_in(at)
     except ValueError as error:
@@ -105,7 +105,7 @@ def search_command(  # noqa: PLR0913 - an argument for each option
     answer = journeys.find(asked, limit)
     print_notes(answer.notes, plan)
     if not answer.events:
-        click.echo("no step fits", err=True)
+        click.echo("no step matches", err=True)
         return FOUND
     if as_json:
         print_json(answer.events)

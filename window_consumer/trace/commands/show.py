@@ -169,8 +169,8 @@ def show_command(
 ) -> int:
     """Show all steps of a record: sent, received, each attempt, each level, and its end.
 
-    ID is the record's `wc-id`, or the position of its first delivery: orders/0/17. Events that are
-    not in the table yet are read from Kafka.
+    ID is the record's `wc-id`, or the position of its first delivery: orders/0/17. Recent events
+    that are not in the table yet are read from Kafka.
     """
     plan = load_pipeline(config)
     answer = open_journeys(plan, indexed_only=indexed_only).of(record, cluster)
@@ -187,5 +187,5 @@ def show_command(
         to.print(tree, soft_wrap=True)
     click.echo(f"{len(answer.events)} steps in {in_seconds(journey.lasted_us)}")
     if journey.has_skew:
-        click.echo("clocks of hosts differ: some times are before what they follow from", err=True)
+        click.echo("clocks of hosts differ: some steps seem earlier than their cause", err=True)
     return OK

@@ -53,7 +53,7 @@ class BatchBuilder:
     def batches(self, group: EventGroup, notes: Sequence[TraceNote]) -> list[Written]:
         """Return the events of one group's notes, in as many batches as their size requires.
 
-        A record whose event alone is too large is left out: its batch has no data.
+        A record whose own event is too large is omitted: its batch has no data.
         """
         count = sum(len(note.messages) for note in notes)
         if count > MAX_BATCH_RECORDS:
@@ -208,9 +208,9 @@ def _short(value: bytes | None) -> str | None:
 
 
 def _back(group: EventGroup, note: TraceNote) -> TraceNote | None:
-    """Return a note of a note's records that a redrive or a replay has written; None without any.
+    """Return a note of the records that a redrive or a replay wrote; None without any.
 
-    A redriven record may have been replayed before, and then is none of a replay.
+    A replayed record that was redriven later counts only as redriven.
     """
     given = map(type(note.messages[0]).headers, note.messages)
     is_back = _is_redriven if group.step is Step.REDRIVEN else _is_replayed

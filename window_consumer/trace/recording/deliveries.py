@@ -84,7 +84,7 @@ class Deliveries:
         return _at(messages, sampling.places(self._seed, first, stop))
 
     def _takes(self, message: Message, pairs: Sequence[tuple[str, bytes | None]] | None) -> bool:
-        """Return whether a record is traced, which may have an id of its own."""
+        """Return whether a record, which may have its own id, is traced."""
         sampling = self._sampling
         if self.retry_level.is_copy:
             before = copy_headers.of_copy(message)
@@ -118,7 +118,7 @@ class Deliveries:
         ]
 
     def durations_us(self, messages: Sequence[Message], now: float) -> Durations:
-        """Return how long ago records were delivered: one number if all came together.
+        """Return how long ago records were delivered: one number if all arrived together.
 
         None stands for records that are no longer known.
         """

@@ -1,4 +1,4 @@
-"""The exporter interface: what the writer's thread needs of a destination."""
+"""The exporter interface: a destination of the writer's thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ExporterFigures:
     held_bytes: int | None = None
     """Bytes that wait on disk; None without a disk."""
     blocked_s: float = 0.0
-    """For how many seconds every attempt has failed; 0 while all is well."""
+    """For how many seconds every attempt has failed; 0 while attempts succeed."""
 
 
 class TraceExporter(Protocol):

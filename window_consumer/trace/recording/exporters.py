@@ -39,7 +39,7 @@ class KafkaExporter:
         return self._lost
 
     def figures(self) -> ExporterFigures:
-        """Return how many events the broker did not accept, and for how long it takes none."""
+        """Return how many events the broker refused, and how long it has accepted none."""
         return ExporterFigures({"broker": self._lost}, blocked_s=self._trouble.seconds)
 
     def start(self) -> None:
@@ -62,8 +62,8 @@ class KafkaExporter:
         self._lost += events
         self._trouble.begins(
             LogEvent.TRACE_EVENTS_LOST,
-            f"trace: events are lost, {self._topic} does not take them ({error.why}); the next"
-            " events that arrive say how many",
+            f"trace: events are lost, {self._topic} does not accept them ({error.why}); the next"
+            " events that arrive contain their number",
         )
 
 

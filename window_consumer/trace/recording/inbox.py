@@ -1,4 +1,4 @@
-"""Notes: what the tracing threads record at a step, before it is encoded.
+"""Notes: records of the tracing threads about a step, before encoding.
 
 A note covers a slice or a delivery, not one record, and references the records themselves.
 """
@@ -18,7 +18,7 @@ from window_consumer.trace.recording.exporter import Written
 
 @frozen(eq=False)
 class EventOrigin:
-    """The writer of events: the fields that one worker or one producer has."""
+    """The writer of events: the fields of one worker or one producer."""
 
     role: Role
     cluster: str | None = None
@@ -44,9 +44,9 @@ class EventGroup:
     error_class: str | None = None
     error_fingerprint: str | None = None
     is_copy: bool = False
-    """The records are the group's own copies: their headers name their origin."""
+    """Whether the records are the group's own copies, whose headers name their origin."""
     may_be_put_back: bool = False
-    """Records that a redrive or a replay has written also get an event of that."""
+    """Whether records written by a redrive or a replay also get an event for that."""
 
 
 class TraceNote(NamedTuple):
@@ -73,7 +73,7 @@ class SingleRecords:
         self.group = group
         self.singles: deque[Single] = deque()
         self.is_over = False
-        """Nothing will be added any more."""
+        """Whether nothing more will be added."""
 
     def take(self, time_us: Callable[[float], int]) -> TraceNote | None:
         """Return the contents as one note, None if empty."""

@@ -55,7 +55,7 @@ class SentRecord:
         """Return None: the value is not kept."""
 
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """Return the headers, with the root if there is one."""
+        """Return the headers, plus the root if there is one."""
         return self.pairs
 
     def timestamp(self) -> tuple[int, int]:
@@ -141,7 +141,7 @@ class TracedSink:
         self._trace = trace
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        """Send a record; a Sink does not tell its position."""
+        """Send a record; a Sink does not return its position."""
         record_id = dict(copy.headers).get(names.ID) or b""
         token = self._trace.began(copy.topic, copy.key, record_id, copy.headers)
 

@@ -37,7 +37,7 @@ class SpoolShipper(SegmentShipper):
         logger: logging.Logger,
     ):
         trouble = Trouble(
-            logger, LogEvent.TRACE_RECOVERED, f"trace: {topic} takes events from the spool again"
+            logger, LogEvent.TRACE_RECOVERED, f"trace: {topic} accepts events from the spool again"
         )
         super().__init__(trouble, LogEvent.TRACE_EVENTS_HELD, chunk_bytes=FILE_BYTES)
         self._finished = finished
@@ -70,8 +70,8 @@ class SpoolShipper(SegmentShipper):
         if torn:
             self.torn += torn
             self._logger.warning(
-                "trace: %s: %d torn batches are left out: their process or its disk stopped while"
-                " they were written",
+                "trace: %s: %d torn batches are omitted: their process or its disk stopped while"
+                " writing them",
                 path,
                 torn,
                 extra={"event": LogEvent.TRACE_BATCHES_TORN},
@@ -80,7 +80,7 @@ class SpoolShipper(SegmentShipper):
 
     def describe(self, error: PublishFailedError) -> str:
         """Return the line to log when the topic rejects events."""
-        return f"trace: {self._topic} does not take events ({error.why}); they stay in the spool"
+        return f"trace: {self._topic} does not accept events ({error.why}); they stay in the spool"
 
     def gives_up(self, message: Outgoing, error: PublishFailedError) -> bool:
         """Drop a batch that the broker will never accept: it would block all others."""

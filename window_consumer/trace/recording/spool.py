@@ -46,7 +46,7 @@ class Spool:
         self._owner = ""
         self._lock: int | None = None
         self._trouble = Trouble(
-            logger, LogEvent.TRACE_RECOVERED, f"trace: {directory} takes events again"
+            logger, LogEvent.TRACE_RECOVERED, f"trace: {directory} accepts events again"
         )
         self.finished: deque[Path] = deque()
         """Files that may be shipped, oldest first; the thread that takes a file must ship it."""
@@ -60,7 +60,7 @@ class Spool:
         """Events for which there was no room. Any thread may read it."""
 
     def append(self, batches: Sequence[Written]) -> None:
-        """Write batches to disk durably; what does not fit is lost and counted."""
+        """Write batches to disk durably; batches that do not fit are lost and counted."""
         for begin, stop in _pieces(batches):
             self._append(batches[begin:stop])
 
@@ -83,7 +83,7 @@ class Spool:
         self.lost += sum(batch.events for batch in batches)
         self._trouble.begins(
             LogEvent.TRACE_EVENTS_LOST,
-            f"trace: events are lost: {why}; the next events that are written say how many",
+            f"trace: events are lost: {why}; the next written events contain their number",
         )
 
     @property
@@ -117,7 +117,7 @@ class Spool:
         self._log.close_segment()
 
     def close(self) -> None:
-        """Release everything; a later process ships what is left."""
+        """Release everything; a later process ships the rest."""
         self.finish()
         if self._lock is not None:
             if not any(self._directory.glob(f"{PREFIX}{self._owner}-*.spool")):
@@ -177,7 +177,7 @@ class Orphans:
         if strangers:
             self._warned = True
             self._logger.warning(
-                "trace: %s has %d files of another version, such as %s: they are left alone; ship"
+                "trace: %s has %d files of another version, such as %s, which are ignored: ship"
                 " them with that version, or delete them",
                 self._directory,
                 len(strangers),
@@ -197,11 +197,11 @@ def data_of(line: bytes) -> bytes | None:
 
 
 def _made_and_locked(path: Path) -> int:
-    """Create a lock under a hidden name until it is held: otherwise it looks abandoned."""
+    """Create a lock under a hidden name until it is held, or it would look abandoned."""
     hidden = path.with_name(f".{path.name}")
     lock = try_lock(hidden)
     if lock is None:
-        raise FileExistsError(f"another process makes {hidden}")
+        raise FileExistsError(f"another process is creating {hidden}")
     try:
         hidden.rename(path)
     except OSError:

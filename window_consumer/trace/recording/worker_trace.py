@@ -97,7 +97,7 @@ class ConsumerTrace(Observer):
         self._of_failed(failed, Step.FAILED, now)
 
     def stalled(self, stalled: Stalled, failure: Failure, now: float) -> None:
-        """Record a call that does not return; one that is only reported comes again."""
+        """Record a call that does not return; a call that is only reported may repeat."""
         status = "ended" if stalled.end else "abandoned" if stalled.abandon else "reported"
         slice_ = stalled.slice_
         messages = slice_.all_running()
@@ -114,7 +114,7 @@ class ConsumerTrace(Observer):
         messages = [failed.message]
         self._of_call(failed.partition, messages, step, failed.calls, failed.failure, status, now)
 
-    def _of_call(  # noqa: PLR0913 - what an event of a failure consists of
+    def _of_call(  # noqa: PLR0913 - the parts of a failure's event
         self,
         partition: Partition,
         messages: Sequence[Message],

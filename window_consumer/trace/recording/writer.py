@@ -73,7 +73,7 @@ class TraceWriter:
         return lost + self._unwritten + self._way.lost
 
     def figures(self) -> TraceFigures:
-        """Return what happened to the events of this process. Any thread may call it."""
+        """Return the figures of this process's events. Any thread may call it."""
         way = self._way.figures()
         lost = {"memory": sum(inbox.lost for inbox in self._inboxes), "made": self._unwritten}
         return TraceFigures(
@@ -128,7 +128,7 @@ class TraceWriter:
     ) -> None:
         """Record a step of one record, like ``record`` at half the cost.
 
-        ``came`` is the time of its delivery, None if unknown.
+        ``came`` is its delivery time, None if unknown.
         """
         waiting = inbox.put_single(line, message, now, came)
         if not waiting:

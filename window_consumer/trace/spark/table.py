@@ -108,7 +108,7 @@ def _column(field: EventField) -> str:
 
 
 def _fits(field: EventField) -> str:
-    """Return whether a field is no column, or has a value for each event."""
+    """Return whether a field is not a column, or has a value for each event."""
     column = _column(field)
     values, counts = f"{column}.v", f"{column}.n"
     # A sum that exceeds a long is null here; a plain sum would fail.
@@ -133,7 +133,7 @@ def _is_whole(field: EventField) -> str:
 
 
 def _values(field: EventField) -> str:
-    """Return the values of a field for each event of a batch, empty if it is no column."""
+    """Return the values of a field for each event of a batch, empty if it is not a column."""
     column = _column(field)
     nothing = f"CAST(array() AS ARRAY<{type_of(field).simpleString()}>)"
     values, counts = f"{column}.v", f"{column}.n"

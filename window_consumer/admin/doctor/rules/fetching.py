@@ -23,8 +23,8 @@ def broker_away(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         CauseKind.BROKER_AWAY,
         seen.worker,
         f"no broker answers, and the worker has finished nothing for {seen.seconds:.0f} s: the lag"
-        " is unknown; are the brokers up and reachable? The worker continues by itself as soon as"
-        " they answer",
+        " is unknown; are the brokers up and reachable? The worker continues by itself when they"
+        " answer",
         {"within_s": seen.seconds, "lag_before": seen.lag},
         weight=92,
     )

@@ -10,12 +10,12 @@ from window_consumer.plan.diagnosis import CauseKind, LikelyCause
 from window_consumer.runtime.pools.registry import KINDS
 
 CORES: Final = (0.6, 1.3)
-"""Computing threads share one core, minus the share of the poll thread and other programs. They use
-more only if native code releases the interpreter's lock."""
+"""Computing threads share one core with the poll thread and other programs. They use more only if
+native code releases the interpreter's lock."""
 
 LATE: Final = 0.2
-"""A larger share of late turns means that calls do not yield to the loop. Sharing the interpreter
-with the poll thread, or a busy machine, makes it a few hundredths only."""
+"""A larger share of late turns means that calls do not yield to the loop. The poll thread or a busy
+machine causes only a few hundredths."""
 
 
 def gil_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
@@ -26,9 +26,9 @@ def gil_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.GIL_BOUND,
         seen.worker,
-        f"its handler computes: calls in {slots:.0f} slots had {seen.cores:.2f} processors"
-        " together, and one interpreter has no more than one; use pool: processes, more slots do"
-        " not help",
+        f"its handler computes: calls in {slots:.0f} slots used {seen.cores:.2f} processors"
+        " together, and one interpreter cannot use more than one; use pool: processes, as more"
+        " slots do not help",
         {
             "cores": seen.cores,
             "slots": slots,
@@ -59,9 +59,9 @@ def loop_bound(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.LOOP_BOUND,
         seen.worker,
-        f"its coroutines compute: their event loop had {seen.loop_cores:.2f} of a processor, and it"
-        " has no more than one, however many slots there are; let what computes be a plain function"
-        " with pool: processes, or start more processes",
+        f"its coroutines compute: their event loop used {seen.loop_cores:.2f} of a processor, and"
+        " cannot use more than one, however many slots there are; move the computation to a plain"
+        " function with pool: processes, or start more processes",
         _figures(seen),
         weight=65,
     )
@@ -74,8 +74,8 @@ def loop_blocked(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.LOOP_BLOCKED,
         seen.worker,
-        f"its coroutines block their event loop: for {seen.loop_late:.0%} of the time it did not go"
-        f" round, and had only {seen.loop_cores:.2f} of a processor, so calls wait for one another;"
+        f"its coroutines block their event loop: it stood still for {seen.loop_late:.0%} of the"
+        f" time and used only {seen.loop_cores:.2f} of a processor, so calls wait for each other;"
         " something in them waits without await (a blocking client, time.sleep): use an"
         " asynchronous one or asyncio.to_thread, or make the handler a plain function",
         _figures(seen),

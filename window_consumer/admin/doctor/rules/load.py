@@ -24,7 +24,7 @@ LONG_DRAIN_S: Final = 60.0
 
 
 def parked_keys(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Find keys in the ladder for long, and what waits behind their first records."""
+    """Find keys that have been in the ladder for long, and the records behind them."""
     parked = seen.now.parked
     if parked is None or not parked.longest or parked.longest[0].in_ladder_s < OLD_S:
         return
@@ -33,7 +33,7 @@ def parked_keys(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     if head.copy:
         where = f" --url {seen.admin_url}" if seen.admin_url else ""
         leaves = (
-            ", or take it out of the way while it waits for its next call: window-consumer skip,"
+            ", or remove it while it waits for its next call: window-consumer skip,"
             f" or dead-letter, --worker {seen.worker}{where} --record {head.copy}"
         )
     yield LikelyCause(
@@ -42,8 +42,8 @@ def parked_keys(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         f"{parked.followers} records wait for an earlier one of their key that has failed"
         f" (retry.on_failure: park); keys in the ladder: {parked.keys}. The key"
         f" {head.key!r} has been there longest, for {duration(head.in_ladder_s)}: {head.followers}"
-        f" of them wait for offset {head.offset} of {head.name}. They are called when it has"
-        f" succeeded or left the ladder: fix the cause of its failures{leaves}",
+        f" of them wait for offset {head.offset} of {head.name}. They are called when it"
+        f" succeeds or leaves the ladder: fix the cause of its failures{leaves}",
         {
             "keys": parked.keys,
             "waiting": parked.followers,
@@ -100,8 +100,8 @@ def hot_key(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         yield LikelyCause(
             CauseKind.HOT_KEY,
             seen.worker,
-            f"{line:.0f} of the {held:.0f} records in the window of {partition.name} wait for one"
-            f" key{key}, of which one call runs at a time, while"
+            f"{line:.0f} of the {held:.0f} records in the window of {partition.name} have one"
+            f" key{key}, which runs one call at a time, while"
             f" {(1 - seen.busy_ratio):.0%} of the slots' time is idle: spread that key, or do"
             f" less for each of its records (a batch handler, deduplication)"
             f"{_or_poison(seen, partition)}",
@@ -118,12 +118,12 @@ def hot_key(seen: WorkerEvidence) -> Iterator[LikelyCause]:
 
 
 def _or_poison(seen: WorkerEvidence, partition: PartitionSnapshot) -> str:
-    """Return the other possible cause, if it is unknown which records fail."""
+    """Return the other possible cause, if the failed records are unknown."""
     if not seen.blocks or not partition.failed or seen.last.blocking(partition.name):
         return ""
     return (
         f"; or one of its {partition.failed} failed records blocks that key (on_failure: block):"
-        " the log names it, and so does doctor where it is given the admin address"
+        " the log names it, and so does doctor with the admin address"
     )
 
 
@@ -160,8 +160,8 @@ def hot_partition(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         CauseKind.HOT_PARTITION,
         seen.worker,
         f"{worst.name} has {worst.unfinished} of the {seen.lag} records that lag ({share:.0%}):"
-        f" {why}, while {(1 - seen.busy_ratio):.0%} of the slots' time is idle; spread what is"
-        " written over more partitions" + (", or order by key" if one_by_one else ""),
+        f" {why}, while {(1 - seen.busy_ratio):.0%} of the slots' time is idle; spread the"
+        " records over more partitions" + (", or order by key" if one_by_one else ""),
         {
             "lag": worst.unfinished,
             "lag_of_all": seen.lag,
@@ -185,8 +185,8 @@ def rate(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.RATE,
         seen.worker,
-        f"rate_per_process holds it back: {seen.finished_per_s:.1f} records/s are finished,"
-        f" {seen.arriving_per_s:.1f} come, and {(1 - seen.busy_ratio):.0%} of the slots' time is"
+        f"rate_per_process holds it back: {seen.finished_per_s:.1f} records/s finish,"
+        f" {seen.arriving_per_s:.1f} arrive, and {(1 - seen.busy_ratio):.0%} of the slots' time is"
         " idle; raise it, or start more processes",
         {
             "finished_per_s": seen.finished_per_s,
@@ -205,9 +205,9 @@ def no_clients(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.NO_CLIENTS,
         seen.worker,
-        f"{seen.lag} records wait and no client asks for more: clients have {leased:.0f} of at"
-        f" most {seen.now.slots}, and finish {seen.finished_per_s:.1f} a second, while"
-        f" {seen.arriving_per_s:.1f} come; start clients, or more of them, at this process",
+        f"{seen.lag} records wait and no client asks for more: clients hold {leased:.0f} of at"
+        f" most {seen.now.slots} and finish {seen.finished_per_s:.1f} a second, while"
+        f" {seen.arriving_per_s:.1f} arrive; start more clients of this process",
         {
             "lag": seen.lag,
             "leased": leased,
@@ -248,8 +248,8 @@ def handler_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         )
     else:
         said = (
-            f"a record takes {duration(took_s)} of a slot, and {seen.arriving_per_s:.1f} come a"
-            f" second: that needs {needed:.1f} slots, and {slots:.0f} are there,"
+            f"a record takes {duration(took_s)} of a slot, and {seen.arriving_per_s:.1f} arrive a"
+            f" second: that needs {needed:.1f} slots, but there are {slots:.0f},"
             f" {seen.busy_ratio:.0%} busy"
         )
     better = math.ceil((needed or slots) / BUSY)
@@ -261,7 +261,7 @@ def handler_slow(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.HANDLER_SLOW,
         seen.worker,
-        f"{said}: {more}, start more processes, or make the handler quicker",
+        f"{said}: {more}, start more processes, or make the handler faster",
         figures,
         weight=60,
     )

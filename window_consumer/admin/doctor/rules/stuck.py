@@ -12,7 +12,7 @@ from window_consumer.engine.windows_snapshot import CallSnapshot, PartitionSnaps
 from window_consumer.plan.diagnosis import CauseKind, Figure, LikelyCause
 
 HOVERS_S: Final = 5.0
-"""A start cell without progress for longer is suspicious ..."""
+"""A start cell that makes no progress for longer is suspicious ..."""
 HOVERS_CALLS: Final = 5.0
 """... if this also exceeds the usual call by this factor."""
 
@@ -29,12 +29,12 @@ changes fit into seconds. This many within minutes, the last one recent, exceed 
 
 
 _THEN: Final = {
-    "holding": "nothing leaves until it is clear why so many fail",
-    "open": "no call succeeds, so single ones find out when what the handler needs works again, and"
-    " nothing leaves",
-    "overload": "fewer calls fail when fewer run, so fewer run, and nothing leaves",
-    "half-open": "calls succeed again, and more run after each round that goes well",
-    "paused": "nothing starts until the time that they asked for is over",
+    "holding": "nothing leaves until the cause of the failures is known",
+    "open": "no call succeeds, so single calls test whether the handler's dependencies work again,"
+    " and nothing leaves",
+    "overload": "fewer calls fail when fewer run, so it runs fewer, and nothing leaves",
+    "half-open": "calls succeed again, and each successful round allows more",
+    "paused": "nothing starts until the requested delay is over",
 }
 
 
@@ -49,15 +49,15 @@ def breaker_open(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     command = f"window-consumer breaker --worker {seen.worker}{where}"
     then = _THEN[breaker.state]
     if breaker.declared:
-        then += f". A user has declared the outage; to take that back: `{command} --release`"
+        then += f". A user has declared the outage; to undo that: `{command} --release`"
     elif is_full and (is_open or breaker.state == "holding"):
         then += (
-            ". Bad records that fill all windows cannot be told from an outage, so it holds them"
-            f" until somebody decides: `{command} --release` if the records are bad, `--hold` if"
-            " it is an outage"
+            ". It cannot distinguish bad records that fill all windows from an outage, so it"
+            f" holds them until somebody decides: `{command} --release` if the records are bad,"
+            " `--hold` if it is an outage"
         )
     elif is_open:
-        then += f". If these records are bad in themselves, say so: `{command} --release`"
+        then += f". If these records are bad, release them: `{command} --release`"
     since = "" if breaker.seconds is None else f" for {duration(breaker.seconds)}"
     yield LikelyCause(
         CauseKind.BREAKER_OPEN,
@@ -93,15 +93,15 @@ def cannot_write(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.CANNOT_WRITE,
         seen.worker,
-        f"it cannot write copies or results: {why}; {waiting} records wait for that, and the"
-        " offsets behind them are not committed",
+        f"it cannot write copies or results: {why}; {waiting} records wait for that, and no"
+        " offsets behind them are committed",
         {"waiting": waiting},
         weight=99,
     )
 
 
 def findings(seen: WorkerEvidence) -> Iterator[LikelyCause]:
-    """Report what the worker's own rules have found, see ``engine.guards.pause_rule``."""
+    """Report the findings of the worker's own rules, see ``engine.guards.pause_rule``."""
     where = f" --url {seen.admin_url}" if seen.admin_url else ""
     command = f"`window-consumer resume --worker {seen.worker}{where}`"
     for each in seen.now.findings:
@@ -163,8 +163,8 @@ def rebalances(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.REBALANCES,
         seen.worker,
-        f"{said}: each time work waits and windows are drained; do members die, are they"
-        " removed because calls outlive revoke_timeout, or does an autoscaler oscillate?",
+        f"{said}: each change stops work and drains windows; do members die, are they"
+        " removed because calls outlast revoke_timeout, or does an autoscaler oscillate?",
         {"changes": changes, "within_s": within_s, "members": members},
         weight=90,
     )
@@ -176,7 +176,7 @@ def not_in_group(seen: WorkerEvidence) -> Iterator[LikelyCause]:
         return
     phase = seen.last.worker.phase
     if phase == "running" and seen.last.worker.catching_up is not None:
-        return  # it reads what was there when it began
+        return  # it reads its backlog before it joins
     where = "is not in its group" if phase == "running" else f"is {phase}"
     if phase == SILENT:
         where = "does not answer: its poll thread is blocked"
@@ -185,8 +185,8 @@ def not_in_group(seen: WorkerEvidence) -> Iterator[LikelyCause]:
     yield LikelyCause(
         CauseKind.NOT_IN_GROUP,
         seen.worker,
-        f"the worker {where}, and was so for {seen.seconds:.0f} s: it reads nothing; its log says"
-        " why",
+        f"the worker {where}, for at least {seen.seconds:.0f} s: it reads nothing; its log has the"
+        " reason",
         {"phase": phase, "within_s": seen.seconds},
         weight=85,
     )
@@ -273,7 +273,7 @@ def _what_holds(
         return (
             f"a client has leased offset {call.offset} for {call.seconds:.0f} s (attempt"
             f" {call.attempt}); the lease ends in {call.lease_left_s:.0f} s unless it is renewed;"
-            " shorten visibility_timeout, or let the client delete the record or give it back"
+            " shorten visibility_timeout, or let the client delete or return the record"
         )
     if call is not None:
         stack = seen.last.stack_of(call)
@@ -295,7 +295,7 @@ def _what_holds(
             f"{partition.failed} of its records failed and wait for their next call, or for the"
             " ack of their copy; the log names them"
         )
-    return "no call of it is known to be running; the log and `kill -USR1` say more"
+    return "none of its calls seems to be running; see the log and `kill -USR1`"
 
 
 def _last_place(stack: str) -> str:

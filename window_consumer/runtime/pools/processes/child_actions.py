@@ -1,4 +1,4 @@
-"""What the table of children wants done; the pool does it."""
+"""Actions that the table of children requests and the pool carries out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StartChild(NamedTuple):
 
 
 class EndChild(NamedTuple):
-    """Action: let a slot's child end after its present work."""
+    """Action: let a slot's child end after its current work."""
 
     slot: int
 
@@ -53,7 +53,7 @@ class StopWorker(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Action: log a warning to the log, after the worker's name."""
+    """Action: log a warning, after the worker's name."""
 
     event: LogEvent
     text: str

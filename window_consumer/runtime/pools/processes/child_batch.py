@@ -4,7 +4,7 @@ One token covers the whole batch: once the child has it, nothing can be taken ba
 return in one message.
 
 A process that a handler forks inherits the child's pipes and shared memory. If it returned from the
-handler, it would handle the slot's records a second time, so it is ended there.
+handler, it would handle the slot's records again, so it is ended there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ forked: Final[list[int]] = []
 
 
 def keep_apart(fds: Sequence[int], then: Callable[[], None]) -> None:
-    """Cut processes forked from now on off from these files; each calls ``then`` first."""
+    """Disconnect processes forked from now on from these files; each calls ``then`` first."""
 
     def apart() -> None:
         forked.append(os.getpid())
@@ -53,7 +53,7 @@ def keep_apart(fds: Sequence[int], then: Callable[[], None]) -> None:
 def end() -> NoReturn:
     """End a forked process that has returned from its handler."""
     # Don't flush buffers: their contents belong to the slot.
-    text = f"the process {forked[-1]}, which a handler has forked, came back from it: it ends\n"
+    text = f"the process {forked[-1]}, which a handler forked, returned from the handler: it ends\n"
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())
     os._exit(1)
 
@@ -75,7 +75,7 @@ class BatchReport(NamedTuple):
     """Pairs of a record and the index of its failure."""
     held: Sequence[int]
     skipped: Sequence[tuple[int, Outcome]]
-    """Records that no handler handled, and how they ended."""
+    """Records without a handler's call, and how they ended."""
     returned: Sequence[Results]
 
 

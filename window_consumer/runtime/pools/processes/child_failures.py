@@ -1,10 +1,10 @@
 """Failures on their way from a child process to its parent.
 
-The rules read an exception's class and a few of its attributes; its text for people was already
-written in the child. Many exceptions cannot be pickled, so none is pickled as a whole: its class
-crosses by name, and its arguments and attributes where they can be pickled. For a class that the
-parent does not know, such as one defined within a function, the parent makes a stand-in with the
-base classes that it knows. Lists of fatal and retryable classes treat both alike.
+The rules read an exception's class and a few of its attributes; the child has already written its
+readable text. Many exceptions cannot be pickled, so none is pickled as a whole: its class crosses
+by name, with those arguments and attributes that can be pickled. For a class that the parent does
+not know, such as one defined within a function, the parent creates a stand-in with the base classes
+that it knows. Lists of fatal and retryable classes treat both alike.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _NOTHING = object()
 
 
 def _made(kind: type[BaseException], arguments: Sequence[Any]) -> BaseException:
-    """Make an exception without its constructor, whose parameters may differ from ``args``."""
+    """Create an exception without its constructor, whose parameters may differ from ``args``."""
     builtin = next(each for each in kind.__mro__ if each.__module__ == "builtins")
     for given in (arguments, ()):
         try:
@@ -99,7 +99,7 @@ def _stand_in(kinds: tuple[Kind, ...]) -> type[BaseException]:
     body = {"__module__": module, "__qualname__": name}
     try:
         return type(name.rpartition(".")[2], tuple(bases), body)
-    except TypeError:  # bases that do not go together
+    except TypeError:  # incompatible bases
         return type(name.rpartition(".")[2], tuple(bases[:1] or [Exception]), body)
 
 

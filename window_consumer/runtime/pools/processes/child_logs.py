@@ -1,4 +1,4 @@
-"""Log lines of a child process, which the parent's logging writes with their record's fields."""
+"""Log lines of a child process, which the parent logs with their record's fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from window_consumer.runtime.log import with_line
 
 
 class LogSettings(NamedTuple):
-    """The parent's log levels, so that the child makes no line in vain."""
+    """The parent's log levels, which spare the child useless lines."""
 
     levels: Mapping[str, int]
     """Levels by logger; the root logger's name is empty."""
@@ -44,7 +44,7 @@ def to_parent(settings: LogSettings, send: Callable[[object], None]) -> None:
 
 
 def logs_apart() -> None:
-    """Let a forked process log to stderr: the pipe to the parent is not its own."""
+    """Let a forked process log to stderr, because it must not use the pipe to the parent."""
     root = logging.getLogger()
     for handler in root.handlers:
         if isinstance(handler, _ForwardingHandler):

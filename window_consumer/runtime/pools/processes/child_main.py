@@ -1,10 +1,11 @@
 """The main program of a child process.
 
-``child_process`` starts it and sends over a pipe how to make the handler. The main thread runs the
-same loop as a thread of a thread pool, but claims each record by a token (see ``shared_memory``).
+``child_process`` starts it and sends it, over a pipe, how to build the handler. The main thread
+runs the same loop as a thread of a thread pool, but claims each record by a token (see
+``shared_memory``).
 
-Signals meant for the application end nothing here: the parent decides when to end. If the parent
-dies, the kernel kills the child.
+It ignores signals meant for the application: the parent decides when it ends. If the parent dies,
+the kernel kills the child.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ _NAME: Final = 15  # PR_SET_NAME
 
 @frozen
 class ChildTools:
-    """What a child needs to call handlers."""
+    """The tools of a child for calling handlers."""
 
     caller: Caller
     lifespan: AbstractContextManager[Any]
     attempts_before: Callable[[Message], int]
     """For copies: the number of earlier calls, in other deliveries."""
     handlers: Sequence[str] = ()
-    """The names of the handlers, where there are several."""
+    """The names of the handlers, if there are several."""
 
 
 Equip = Callable[[], ChildTools]
-"""Makes the tools in the child. It is pickled, so it holds plain values and names."""
+"""Builds the tools in the child. It is pickled, so it holds plain values and names."""
 
 
 class ChildBoot(NamedTuple):
@@ -69,7 +70,7 @@ class ChildBoot(NamedTuple):
     argv: list[str]
     """The parent's command line, which the application may read while it is imported."""
     path: list[str]
-    """Where modules are found; set before unpickling, which imports some."""
+    """The module search path; set before unpickling, which imports some modules."""
     equip: bytes
     logs: LogSettings
     gc_threshold: tuple[int, int, int]

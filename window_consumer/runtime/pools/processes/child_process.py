@@ -33,7 +33,7 @@ _SIZE, _LONG_SIZE = Struct("!i"), Struct("!Q")
 _MAX_SIZE: Final = 2**31 - 1
 
 STACK_S: Final = 0.25
-"""How long to wait for a child's stack: longer than any child needs, unless it is stopped."""
+"""How long to wait for a child's stack: longer than any running child needs."""
 
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _LAST_FRAME = '"<string>", line 1 in <module>'
@@ -88,9 +88,9 @@ class Child:
         self._poll.register(self._end, select.POLLIN)
         self._poll.register(wake, select.POLLIN)
         self._unsent: list[bytes | memoryview] = []
-        """What the pipe to the child did not take yet."""
+        """Bytes that the pipe to the child has not taken yet."""
         self._received = bytearray()
-        """What has arrived of messages that are not complete."""
+        """The received parts of incomplete messages."""
         self._boot(equip)
 
     def _boot(self, equip: bytes) -> None:
@@ -106,7 +106,7 @@ class Child:
         self.send(pickle.dumps(boot))
 
     def send(self, data: bytes | memoryview) -> None:
-        """Send a message now or, as far as the pipe does not take it, during ``wait``."""
+        """Send a message now; ``wait`` sends the part that the pipe does not take."""
         self._unsent += [_header(len(data)), data]
         self._flush()
 
@@ -145,7 +145,7 @@ class Child:
 
         Raises other errors for a message that cannot be read.
         """
-        # Programs started by a handler may hold the pipe open, so end of file is no proof of the
+        # Programs started by a handler may hold the pipe open, so end of file does not prove the
         # end.
         if not select.select([self._up], [], [], 0.0)[0]:
             raise EOFError
@@ -204,7 +204,7 @@ class Child:
         self.process.send_signal(STACK_SIGNAL)
 
     def asked_frames(self, deadline: float) -> list[FrameSummary]:
-        """Return the requested stack, as far as it has arrived by ``deadline``."""
+        """Return the part of the requested stack that arrives by ``deadline``."""
         text = ""
         while _LAST_FRAME not in text:
             left_s = max(0.0, deadline - perf_counter())
@@ -228,7 +228,7 @@ class Child:
 
 
 def _header(size: int) -> bytes:
-    """Return what precedes a message, in the format of ``multiprocessing``, which reads it."""
+    """Return the header of a message, in the format that ``multiprocessing`` reads."""
     return _SIZE.pack(size) if size <= _MAX_SIZE else _SIZE.pack(-1) + _LONG_SIZE.pack(size)
 
 

@@ -60,7 +60,7 @@ class ReceivedCall(Call):
 
     @property
     def handler(self) -> str:
-        """The handler that was called last; empty where the worker has only one."""
+        """The handler that was called last; empty if the worker has only one."""
         return self._handler
 
     @handler.setter
@@ -105,7 +105,7 @@ class ReceivedSlice:
         return self._deviations
 
     def _claim(self, rows: Iterator[Row]) -> Iterator[Message]:
-        """Yield the records that the parent does not take back."""
+        """Yield the records that the parent has not taken back."""
         take, add_to_over = self._shared_slot.tokens.take, self._shared_slot.over.add
         forked = forks.forked
         make = ReceivedMessage

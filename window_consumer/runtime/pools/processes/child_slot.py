@@ -1,6 +1,6 @@
-"""One slot of a process pool: whether it has a child, and which slices the child has.
+"""One slot of a process pool: its child, and the child's slices.
 
-A child has two places for slices: it works on one while the next lies ready. Nothing here does I/O,
+A child has two places for slices: it works on one while the next one waits. Nothing here does I/O,
 so tests drive it without processes.
 """
 
@@ -122,7 +122,7 @@ class ChildSlot:
         """Since when its unneeded child has been ending."""
         self.spawned_at = 0.0
         self.step = ""
-        """What its child does before it is ready; empty afterwards."""
+        """The current step of a child that is not ready yet; empty afterwards."""
         self.remote_slices: dict[int, RemoteSlice] = {}
         """The remote slices in the child, in order: the first runs, the others are queued."""
         self._handlers: Sequence[str] = ()
@@ -138,7 +138,7 @@ class ChildSlot:
         self._progress_at = 0.0
 
     def become(self, state: SlotState) -> None:
-        """Change the state; raise ValueError, and change nothing, where that is impossible."""
+        """Change the state; raise ValueError, and change nothing, if that is impossible."""
         if state not in _NEXT[self.state]:
             raise ValueError(f"{self.name} is {self.state.name} and cannot become {state.name}")
         self.state = state
@@ -181,7 +181,7 @@ class ChildSlot:
     def handler_of(self, remote_slice: RemoteSlice) -> str:
         """Return the handler that the child calls for its current record.
 
-        Empty where there is only one handler, or none is chosen yet.
+        Empty if there is only one handler, or none is chosen yet.
         """
         number = 0 if remote_slice.shared_slot is None else remote_slice.shared_slot.handler
         return self._handlers[number - 1] if number else ""
@@ -204,7 +204,7 @@ class ChildSlot:
         self._shared_slots = shared_slots
 
     def on_ready(self, handlers: Sequence[str]) -> None:
-        """Record that the child can work; one that was asked to leave does."""
+        """Record that the child can work; a child that was asked to leave now leaves."""
         if self.state is not SlotState.LEAVING:
             self.become(SlotState.READY)
             self._free = list(range(len(self._shared_slots)))
@@ -221,7 +221,7 @@ class ChildSlot:
         return Post(self.number, serial, number, remote_slice.slice_, remote_slice.messages)
 
     def withdraw(self) -> RemoteSlice | None:
-        """Take back the queued remote slice; None without one, or where it has begun by now."""
+        """Take back the queued remote slice; None without one, or if it has begun."""
         queued = self.queued
         if queued is None or not queued.withdraw():
             return None
@@ -229,7 +229,7 @@ class ChildSlot:
         return queued
 
     def finish(self, serial: int, now: float) -> RemoteSlice | None:
-        """Record that the child has finished a remote slice; None where it was withdrawn."""
+        """Record that the child has finished a remote slice; None if it was withdrawn."""
         self._free.append(self._busy.pop(serial))
         self._is_stuck = False
         remote_slice = self.remote_slices.pop(serial, None)
@@ -259,7 +259,7 @@ class ChildSlot:
         return withdrawn, None if self._is_stuck else STUCK_S
 
     def clear(self) -> None:
-        """Remove what belonged to a child that has ended."""
+        """Remove the state of a child that has ended."""
         self.remote_slices.clear()
         self._busy.clear()
         self._free.clear()

@@ -1,4 +1,4 @@
-"""The thread of a child process: it starts the child, carries its messages, and awaits its end."""
+"""The thread of a child process: it starts the child, carries messages, and waits for the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from window_consumer.runtime.threads import WatchedThread
 
 
 class ChildEvents(Protocol):
-    """Receives what happens to the child of a slot. Called on the child's thread."""
+    """Receives the events of a slot's child. Called on the child's thread."""
 
     def on_spawned(self, slot: int, pid: int, shared_slots: Sequence[SharedSlot]) -> None:
         """The process was started."""
@@ -32,13 +32,13 @@ class ChildEvents(Protocol):
         """The child has sent a message. An exception means that it is unreadable."""
 
     def on_tick(self, slot: int) -> float | None:
-        """Return in how many seconds at most to call again; None without a time."""
+        """Return the maximum number of seconds until the next call; None without a limit."""
 
     def on_exit(self, slot: int, end: str, trouble: str) -> None:
-        """The child has ended, because of an unreadable message where there is a ``trouble``."""
+        """The child has ended; a ``trouble`` is the unreadable message that caused it."""
 
     def on_lost(self, slot: int, error: WorkerStoppedError) -> None:
-        """The thread dies of an error."""
+        """The thread is dying of an error."""
 
 
 class ChildThread:
@@ -63,7 +63,7 @@ class ChildThread:
         """Slices to send; None ends the child after everything before it."""
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._sleeps = True
-        """Whether the thread has to be woken."""
+        """Whether the thread must be woken."""
         self._is_killed = False
         self._thread: WatchedThread | None = None
 
@@ -81,7 +81,7 @@ class ChildThread:
         self._wake_up()
 
     def end(self) -> None:
-        """Let the child end after its present work."""
+        """Let the child end after its current work."""
         self._posted.append(None)
         self._wake_up()
 
@@ -138,7 +138,7 @@ class ChildThread:
     def _run(self, delay_s: float, previous: ChildThread | None) -> None:
         if previous is not None:
             previous.join()
-        if select.select([self._wake], [], [], delay_s)[0]:  # it is not needed any more
+        if select.select([self._wake], [], [], delay_s)[0]:  # it is no longer needed
             self._events.on_exit(self._slot, "was not started", "")
         else:
             self.child = child = Child(self._name, self._equip, self._wake)
@@ -160,7 +160,7 @@ class ChildThread:
         os.close(self._wake)
 
     def _serve(self, child: Child) -> tuple[str, str]:
-        """Carry messages until the child has ended; return what ``on_exit`` gets."""
+        """Carry messages until the child has ended; return the arguments of ``on_exit``."""
         while True:
             timeout_s = self._events.on_tick(self._slot)
             self._send_posted(child)
@@ -192,6 +192,6 @@ class ChildThread:
                 data = pickled(packed(post.serial, post.shared_slot, post.slice_, post.messages))
             except Exception as error:
                 first = f"{post.slice_.partition.name}@{post.messages[0].offset()}"
-                text = f"{len(post.messages)} records from {first} on cannot cross"
+                text = f"{len(post.messages)} records from {first} on cannot be sent to it"
                 raise RunError(text) from error
             child.send(data)

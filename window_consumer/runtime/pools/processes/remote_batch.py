@@ -47,7 +47,7 @@ class RemoteBatch(RemoteSlice):
         self.reported += 1
 
     def on_child_exit(self, failure: Failure) -> bool:
-        """Settle the batch after its child's death; return False where it had not begun.
+        """Settle the batch after its child's death; return False if it had not begun.
 
         All of it fails, unless the child had reported its outcomes.
         """

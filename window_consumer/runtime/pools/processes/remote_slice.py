@@ -104,7 +104,7 @@ class RemoteSlice:
                 call.cancelled = True
 
     def withdraw(self) -> bool:
-        """Take it from a child that has not begun it; return False where it has."""
+        """Take it from a child that has not begun it; return False if the child has."""
         assert self.shared_slot is not None
         if not self.shared_slot.take_whole():
             return False
@@ -115,7 +115,7 @@ class RemoteSlice:
         return True
 
     def record(self, report: RecordReport | BatchReport) -> None:
-        """Record what a handler did other than return."""
+        """Record an outcome other than a plain return."""
         assert isinstance(report, RecordReport)
         message, deviations = self.messages[report.place], self.slice_.deviate()
         if report.failure is not None:
@@ -136,7 +136,7 @@ class RemoteSlice:
             self.slice_.call.shared_slot = None
 
     def on_child_exit(self, failure: Failure) -> bool:
-        """Settle the slice after its child's death; return False where it had not begun.
+        """Settle the slice after its child's death; return False if it had not begun.
 
         The current record fails, those before it are over, and those behind it go back.
         """

@@ -33,10 +33,10 @@ class SerializedSlice(NamedTuple):
     is_batch: bool
     """Whether one call gets all of its records."""
     ordering: type[Ordering] | None
-    """Finds lanes; None where earlier failures do not matter to the slot."""
+    """Finds lanes; None if earlier failures do not matter to the slot."""
     offsets: Column
     keys: Column | None
-    """None where no record has a key. ``headers`` follows the same rule."""
+    """None if no record has a key; the same applies to ``headers``."""
     values: Column
     headers: Column | None
     kinds: Column | int
@@ -113,7 +113,7 @@ _KIND, _TIME = itemgetter(0), itemgetter(1)
 class ReceivedMessage:
     """A slot's message in another process, in place of the client's."""
 
-    # Its maker sets ``row``: calling __init__ would triple the cost of everything else.
+    # Its creator sets ``row``: calling __init__ would triple the total cost.
     __slots__ = ("row",)
     row: Row
 
@@ -144,7 +144,7 @@ class ReceivedMessage:
         return value
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """Return pairs of name and bytes (or None), None where there are no headers."""
+        """Return pairs of name and bytes (or None), None without headers."""
         headers: list[tuple[str, bytes | None]] | None = self.row[3]
         return headers
 

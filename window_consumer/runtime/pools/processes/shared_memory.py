@@ -36,9 +36,9 @@ _MOST: Final = 2**31 - 1
 class SharedNumber:
     """A number at an offset of a shared mapping. Any process with the mapping may use it.
 
-    It starts as ``set`` says. ``take(False)`` decrements it and returns whether it was above 0;
+    ``set`` sets its first value. ``take(False)`` decrements it and returns whether it was above 0;
     ``add()`` increments it. Both are methods of the interpreter's own semaphores, as in
-    ``multiprocessing``: 60 ns each, where a read of an eventfd took 265 to 535.
+    ``multiprocessing``: 60 ns each, while a read of an eventfd took 265 to 535.
     """
 
     __slots__ = ("_address", "_memory", "_semaphore", "add", "take")
@@ -46,7 +46,7 @@ class SharedNumber:
     add: Callable[[], None]
 
     def __init__(self, memory: mmap.mmap, offset: int):
-        self._memory = memory  # keep the mapping as long as the number
+        self._memory = memory  # keeps the mapping alive
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory, offset))
         # Without a name, the semaphore is the one at this address.
         self._semaphore = _SEMAPHORES._rebuild(self._address, _SEMAPHORE, _MOST, None)  # noqa: SLF001 - as multiprocessing does
@@ -63,7 +63,7 @@ class SharedNumber:
 
     @property
     def value(self) -> int:
-        """The present number."""
+        """The current number."""
         return int(self._semaphore._get_value())  # noqa: SLF001 - as multiprocessing does
 
 
@@ -81,7 +81,7 @@ _HANDLER_BITS: Final = 16
 
 
 class SharedSlot:
-    """A place for one slice on its way through a child. Owner: see the module's docstring."""
+    """A place for one slice in a child. Owner: see the module's docstring."""
 
     __slots__ = ("_whole", "over", "tokens", "words")
 
@@ -99,7 +99,7 @@ class SharedSlot:
 
     @property
     def handler(self) -> int:
-        """The handler that is called for the current record, 0 where none is recorded.
+        """The handler that is called for the current record, 0 if none is recorded.
 
         An earlier record's handler does not count: the current one may have none yet.
         """
@@ -115,7 +115,7 @@ class SharedSlot:
         self._whole.set(1)
 
     def take_whole(self) -> bool:
-        """Take the token of the slice; return False where it is taken."""
+        """Take the token of the slice; return False if it is already taken."""
         return bool(self._whole.take(False))
 
     def take_all(self) -> int:
