@@ -526,8 +526,8 @@ def test_with_a_certificate_it_is_https_and_sessions_stay_with_it(certificate: P
     [
         ({"key": "missing.pem"}, r"admin[.]tls[.]key: .*missing.pem cannot be read: No such file"),
         ({"certificate": "."}, r"admin[.]tls[.]certificate: .* cannot be read: Is a directory"),
-        ({"key": "certificate.pem"}, r"admin[.]tls: .* cannot be used: both have to be in PEM"),
-        ({"certificate": "key.pem"}, r"admin[.]tls: .* cannot be used: both have to be in PEM"),
+        ({"key": "certificate.pem"}, r"admin[.]tls: .* cannot be used: both must be in PEM"),
+        ({"certificate": "key.pem"}, r"admin[.]tls: .* cannot be used: both must be in PEM"),
         ({"key": "other.pem"}, r"admin[.]tls: .*: the key does not belong to the certificate"),
         ({"key": "closed.pem"}, r"admin[.]tls: .*, the key without a passphrase"),
     ],

@@ -50,7 +50,7 @@ def test_a_window_that_does_not_fit_into_a_commit_is_warned_of(
         ("workers.charge.stop_timeout=1m", "terminationGracePeriodSeconds is at least 67"),
         ("workers.charge.kafka.group.instance.id=a", "does not leave at its stop"),
         ("workers.charge.kafka.fetch.wait.max.ms=10", "more than twice as often"),
-        ("workers.charge.kafka.queued.max.messages.kbytes=900000", "bound of memory"),
+        ("workers.charge.kafka.queued.max.messages.kbytes=900000", "may exceed memory"),
         ("workers.charge.kafka.producer.message.timeout.ms=29999", "kafka.message.timeout.ms"),
         ("workers.charge.kafka.producer.delivery.timeout.ms=5000", "kafka.delivery.timeout.ms"),
         ("workers.charge.kafka.retries=3", "kafka.retries"),

@@ -92,7 +92,7 @@ def test_what_is_written_is_read_again() -> None:
         ("{by: key, weights: 3}", "3 is not a mapping of classes to weights"),
         ("{by: key, order: fifo}", "'fifo' is not one of shares or strict"),
         ("{by: key, floor: 10%}", "fair.floor: is 10%, and fair.order is shares (its default)"),
-        ("{by: key, order: strict}", "fair.order: is strict, and all classes weigh the same"),
+        ("{by: key, order: strict}", "fair.order: is strict, but all classes weigh the same"),
         ("{by: key, order: strict, weights: {a: 1}}", "all classes weigh the same"),
         ("{by: key, at_most: 0}", "0 is not a percentage of the slots such as 40%, or a number"),
         ("{by: key, at_most: 140%}", "is not a percentage of the slots"),

@@ -78,10 +78,10 @@ def test_nothing_is_hidden_where_nothing_is_said(loaded: Callable[..., LoadedCon
 @pytest.mark.parametrize(
     ("rule", "where", "why"),
     [
-        ("{topics: [t]}", "mask[0]", "hides nothing: give fields: [...], or whole: [value]"),
+        ("{topics: [t]}", "mask[0]", "hides nothing: write fields: [...], or whole: [value]"),
         ("{fields: []}", "mask[0]", "hides nothing"),
         ("{feilds: [a]}", "mask[0].feilds", "did you mean fields?"),
-        ("{fields: [a], topics: ['']}", "mask[0].topics[0]", "has characters that no topic has"),
+        ("{fields: [a], topics: ['']}", "mask[0].topics[0]", "is empty or has characters"),
         ("{whole: [values]}", "mask[0].whole[0]", "did you mean value?"),
         ("{fields: ['  ']}", "mask[0].fields[0]", "is empty"),
     ],

@@ -58,7 +58,7 @@ def test_what_is_written_says_all_of_it() -> None:
         ("2000000/s", "it must lie between 1 a day and 1000000/s"),
         ("[1]", "a list is not a rate such as"),
         ("{rate: 5/s, per: topic}", "rate_per_process.per: 'topic' is not one of worker, key, "),
-        ("{rate: 5/s, per: class}", "rate_per_process: is for each class, and no classes are made"),
+        ("{rate: 5/s, per: class}", "rate_per_process: is per class, but no classes are defined"),
         ("{rate: 5/s, bust: 3}", "rate_per_process.bust: unknown key; did you mean burst?"),
         ("{rate: 5/s, burst: 0}", "rate_per_process.burst: 0 is not a whole number from 1 to "),
         ("{per: key}", "rate_per_process.rate: is missing: a rate such as 500/s"),

@@ -320,7 +320,7 @@ def test_an_outage_without_full_windows_is_probably_one(held: PartitionSnapshot)
 
 @pytest.mark.parametrize(
     ("state", "says"),
-    [("half-open", "more run after each round"), ("paused", "until the time that they asked")],
+    [("half-open", "each successful round allows more"), ("paused", "until the requested delay is over")],
 )
 def test_a_breaker_that_tries_or_pauses_says_so(state: str, says: str) -> None:
     (cause,) = diagnose([evidence(lambda _: {"breaker": breaker(state)})]).causes

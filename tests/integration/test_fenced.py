@@ -15,7 +15,7 @@ from tests.integration.members import produce
 from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
-ADVICE = "each process needs a group.instance.id of its own"
+ADVICE = "each process needs its own group.instance.id"
 
 
 @frozen

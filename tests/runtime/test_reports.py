@@ -220,10 +220,10 @@ def test_a_record_that_ended_the_whole_process_is_not_counted_by_attempts(
 @pytest.mark.parametrize(
     ("ending", "then", "interrupted"),
     [
-        ("cancelled", "it is cancelled; it stands at:", "2 calls were cancelled (orders[0]@1"),
+        ("cancelled", "it is cancelled; it is at:", "2 calls were cancelled (orders[0]@1"),
         (
             "killed",
-            "it is killed with its process, which is replaced; it stands at:",
+            "it is killed with its process, which is replaced; it is at:",
             "2 calls were killed with their processes (orders[0]@1",
         ),
     ],
