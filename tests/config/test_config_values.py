@@ -118,9 +118,9 @@ def test_a_wrong_value_of_the_breaker_is_reported(
         (
             "backoff: 5s..200ms",
             "backoff",
-            "'5s..200ms' is not a range of durations such as 200ms..5s: it has its ends in the wrong ",
+            "'5s..200ms' is not a range of durations such as 200ms..5s: it has its ends in",
         ),
-        ("backoff: 1s", "backoff", "'1s' is not a range of durations such as 200ms..5s: it does not have"),
+        ("backoff: 1s", "backoff", "'1s' is not a range of durations such as 200ms..5s: it does"),
         ("backoff: 5", "backoff", "5 is not a range of durations"),
         ("fatal: [a b]", "fatal[0]", "'a b' is not the dotted name of an exception class"),
         (

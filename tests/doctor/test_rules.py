@@ -320,7 +320,10 @@ def test_an_outage_without_full_windows_is_probably_one(held: PartitionSnapshot)
 
 @pytest.mark.parametrize(
     ("state", "says"),
-    [("half-open", "each successful round allows more"), ("paused", "until the requested delay is over")],
+    [
+        ("half-open", "each successful round allows more"),
+        ("paused", "until the requested delay is over"),
+    ],
 )
 def test_a_breaker_that_tries_or_pauses_says_so(state: str, says: str) -> None:
     (cause,) = diagnose([evidence(lambda _: {"breaker": breaker(state)})]).causes
