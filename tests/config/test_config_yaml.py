@@ -175,7 +175,7 @@ def test_tags_of_other_types_are_refused(
     refused: Refuse, worker_text: WorkerText, value: str
 ) -> None:
     message = refused(worker_text(f"concurrency: {value}"))
-    assert message.startswith("workers.yaml:7: workers.charge.concurrency: has an unknown")
+    assert message.startswith("workers.yaml:7: workers.charge.concurrency: has an")
 
 
 @pytest.mark.parametrize("value", ["!!int x", "!!bool x", "!!int ''", "1" * 5000])

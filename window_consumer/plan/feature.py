@@ -49,14 +49,14 @@ class Pages(Protocol):
 
     @property
     def is_there(self) -> bool:
-        """Return whether there is anything to show."""
+        """Return whether it has anything to show."""
 
     @property
     def link(self) -> PageLink | None:
-        """Return where the navigation leads, while there is something to show."""
+        """Return its places in the navigation, while it has something to show."""
 
     def routes(self) -> Sequence[Any]:
-        """Return Starlette's routes; those below ``/api/`` are for programs, others for people."""
+        """Return Starlette routes; those below ``/api/`` are for programs, others for people."""
 
 
 @frozen
@@ -67,7 +67,7 @@ class PageContext:
     copy_writers: CopyWriters
     oauth_token: OauthToken | None = None
     figures: Callable[[], FeatureFigures] = field(default=FeatureFigures, repr=False)
-    """Returns the figures of all features; a process without workers has none."""
+    """Returns the figures of all features; empty in a process without workers."""
 
     @property
     def config(self) -> Config:
@@ -81,7 +81,7 @@ class PageContext:
 
 
 class CheckFindings(Protocol):
-    """What ``check --connect`` found outside Kafka: an attrs class, which is its JSON."""
+    """A finding of ``check --connect`` outside Kafka: an attrs class, which defines its JSON."""
 
     def in_words(self) -> Iterator[str]:
         """Yield lines for people."""
@@ -89,13 +89,13 @@ class CheckFindings(Protocol):
 
 @frozen
 class AppStart:
-    """An application that starts, as its features see it."""
+    """A starting application, as its features see it."""
 
     application: str
     version: str
     plan: AppPlan
     replica: ReplicaIdentity | None
-    """None if this process is no replica of several."""
+    """None unless this process is one of several replicas."""
     workers: MeasuredWorkers
     """The figures of the workers, and of the features beside them."""
     metrics: Sequence[Metric]
@@ -105,10 +105,10 @@ class AppStart:
     failures: Callable[[], Sequence[str]]
     """Returns why features keep the process from being ready. Any thread may ask."""
     feature_sink: Callable[[str, PreparedWorker, Sink, Clock], Sink]
-    """Returns the sink of what the named feature sends beside a worker, around another one, see
-    ``RunningFeature``. Features that come later in the list have no part in it."""
+    """Returns the sink for records that the named feature sends beside a worker, around another
+    one, see ``RunningFeature``. Features later in the list take no part in it."""
     oauth_token: OauthToken | None = field(default=None, repr=False)
-    """The application's function for tokens, for clients of a feature."""
+    """The application's token function, for clients of a feature."""
 
 
 @frozen
@@ -128,11 +128,11 @@ class Feature:
 
     name: ClassVar[str]
     section: ClassVar[Section | None] = None
-    """Its section of the configuration, which ``Config.section`` returns by its class."""
+    """Its section of the configuration; ``Config.section`` returns it by class."""
     worker_section: ClassVar[Section | None] = None
-    """Its section of each worker, which ``WorkerConfig.section`` returns by its class."""
+    """Its section of each worker; ``WorkerConfig.section`` returns it by class."""
     commands: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Each command's ``module:attribute``, imported when it is called."""
+    """Each command's ``module:attribute``, imported on use."""
     metrics: ClassVar[Sequence[Metric]] = ()
     """Counters and gauges that read its figures."""
     findings_key: ClassVar[str | None] = None
@@ -156,7 +156,7 @@ class Feature:
         return handlers
 
     def refuse(self, plan: AppPlan) -> None:
-        """Raise a UsageError for what no start could use; asks nothing outside this machine."""
+        """Raise a UsageError for anything that would prevent a start; uses only this machine."""
 
     def warnings(self, plan: AppPlan) -> Iterable[str]:
         """Return the warnings of ``check``."""
@@ -164,24 +164,24 @@ class Feature:
         return ()
 
     def findings(self, plan: AppPlan, timeout_s: float | None) -> Sequence[CheckFindings]:
-        """Return what ``check --connect`` finds outside Kafka; raise what a start would raise."""
+        """Return the findings of ``check --connect`` outside Kafka; raise as a start would."""
         del plan, timeout_s
         return ()
 
     def bounds(self, plan: AppPlan, rate: float | None) -> Sequence[CheckFindings] | None:
-        """Return what the configuration implies, for ``check``; None if it has nothing of the kind.
+        """Return the bounds that the configuration implies, for ``check``; None: it has none.
 
-        ``rate`` is how many records/s of each worker are expected. What it returns stands below its
-        name in the JSON.
+        ``rate`` is the expected records/s of each worker. In the JSON, the result appears below the
+        feature's name.
         """
         del plan, rate
         return None
 
     def outlook(self, config: Config, now_ms: float) -> Sequence[CheckFindings] | None:
-        """Return what will happen by itself, for ``check`` and ``delay status``.
+        """Return upcoming events, for ``check`` and ``delay status``; None: it has none.
 
-        ``now_ms`` is in milliseconds since 1970. None if the feature has nothing of the kind; what
-        it returns stands below its name in their JSON.
+        ``now_ms`` is in milliseconds since 1970. In the JSON, the result appears below the
+        feature's name.
         """
         del config, now_ms
         return None
@@ -192,12 +192,12 @@ class Feature:
         return ()
 
     def state_topics(self, config: Config) -> Iterable[StateTopic]:
-        """Return the topics in which it keeps what the members of a group share."""
+        """Return the topics with state that the members of a group share."""
         del config
         return ()
 
     def rights(self, config: Config) -> Iterable[AclRule]:
-        """Return what it needs on the cluster, beside its topics for events."""
+        """Return the rights that it needs on the cluster, except for its event topics."""
         del config
         return ()
 
@@ -212,24 +212,24 @@ class Feature:
         return None
 
     def diagnose(self, config: Config, readiness: Callable[[], Sequence[str]]) -> Diagnosis:
-        """Return what ``doctor`` says about it; ``readiness`` asks for the lines of ``/readyz``."""
+        """Return the feature's part of ``doctor``; ``readiness`` requests the ``/readyz`` lines."""
         del config, readiness
         return Diagnosis(())
 
-    # ---- a start, and what runs
+    # ---- a start and a run
 
     def set_up(self, application: str) -> Callable[[float], None] | None:
-        """Set up what a process of ``run`` has once, before anything starts.
+        """Set up whatever a process of ``run`` needs once, before anything starts.
 
-        Returns the function that ends it, which gets the seconds that are left.
+        Returns the function that ends it; its argument is the remaining seconds.
         """
         del application
         return None
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
-        """Return what runs from the start of an application to its end.
+        """Return a context that lasts from the start of an application to its end.
 
-        It is entered before the cluster is asked. Raises UsageErrors for what must be corrected.
+        It is entered before the first request to the cluster. Raises UsageErrors for user mistakes.
         """
         del start
         return nullcontext()
@@ -240,7 +240,7 @@ class Feature:
         """Raise a UsageError if two replicas with these plans cannot run beside each other."""
 
     def asks_replicas(self, plan: AppPlan) -> bool:
-        """Return whether ``beside_replicas`` asks the replicas, which then listen."""
+        """Return whether ``beside_replicas`` queries the replicas, which must then listen."""
         del plan
         return False
 
@@ -250,10 +250,10 @@ class Feature:
         sockets: Mapping[str, ReplicaSockets],
         pages: Callable[[], Mapping[str, Pages]],
     ) -> AbstractContextManager[Callable[[str], None] | None]:
-        """Return what runs in the supervisor of replicas; ``sockets`` are theirs, by number.
+        """Return a context for the supervisor of replicas; ``sockets`` are theirs, by number.
 
-        ``pages`` returns those of all features. It may yield a function that gets the number of
-        each replica that has ended.
+        ``pages`` returns those of all features. The context may yield a function, which is called
+        with the number of each replica that has ended.
         """
         del plan, sockets, pages
         return nullcontext()

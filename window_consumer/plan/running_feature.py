@@ -17,10 +17,10 @@ from window_consumer.runtime.running import Running
 
 
 class RunningFeature:
-    """A feature of an application that starts or runs. Each part does nothing by default."""
+    """A feature of a starting or running application. Each part does nothing by default."""
 
     def beside(self, prepared: Prepared) -> AbstractContextManager[object]:
-        """Return what runs from the cluster's answers until all workers have ended."""
+        """Return a context that lasts from the cluster's first answers until all workers ended."""
         del prepared
         return nullcontext()
 
@@ -30,27 +30,27 @@ class RunningFeature:
         return None
 
     def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
-        """Return what surrounds a worker's calls."""
+        """Return the layers around a worker's calls."""
         del worker
         return ()
 
     def turn_rules_of(self, worker: PreparedWorker) -> Sequence[TurnRule]:
-        """Return what says which of a worker's records are not called at their turn."""
+        """Return the rules that keep records of a worker from being called at their turn."""
         del worker
         return ()
 
     def pause_rules_of(self, worker: PreparedWorker) -> Sequence[PauseRule]:
-        """Return what may pause a worker until a user resumes it."""
+        """Return the rules that may pause a worker until a user resumes it."""
         del worker
         return ()
 
     def preparations_of(self, worker: PreparedWorker) -> Sequence[PartitionPreparation]:
-        """Return what must be ready before a partition of a worker starts."""
+        """Return the preparations that a partition of a worker needs before it starts."""
         del worker
         return ()
 
     def guarantee_of(self, worker: PreparedWorker) -> MakeGuarantee | None:
-        """Return what makes a worker's delivery guarantee; None for at least once."""
+        """Return the factory of a worker's delivery guarantee; None for at least once."""
         del worker
         return None
 
@@ -60,23 +60,23 @@ class RunningFeature:
         return sink
 
     def sends_on_time(self, worker: PreparedWorker) -> bool:
-        """Return whether a worker's first copy must not wait until its producer has connected."""
+        """Return whether a worker needs a connected producer before its first copy."""
         del worker
         return False
 
     def feature_sink(self, sender: str, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
-        """Return the sink of what another feature, ``sender``, sends beside a worker.
+        """Return the sink for records that another feature, ``sender``, sends beside a worker.
 
-        It stands around ``sink``, and writes to the cluster of the worker.
+        It wraps ``sink``, which writes to the worker's cluster.
         """
         del sender, worker, clock
         return sink
 
     def attach(self, running: Running) -> None:
-        """Take the workers, which are about to start."""
+        """Receive the workers, which are about to start."""
 
     def figures(self) -> object | None:
-        """Return the figures of the process for metrics, an object of a class of their own.
+        """Return the figures of the process for metrics, an object of the feature's own class.
 
         Any thread may ask.
         """

@@ -103,7 +103,7 @@ class Running:
 
     @property
     def left_behind(self) -> bool:
-        """Whether one of its threads still runs after the end: a handler that never returned."""
+        """Whether one of its threads still runs after the end, in a handler that never returned."""
         return self._supervisor.left_behind
 
     @property
@@ -155,7 +155,7 @@ class Running:
             self._on_end()
         except Exception:
             self._logger.exception(
-                "what runs beside the workers did not end properly",
+                "the parts beside the workers did not end properly",
                 extra={"event": LogEvent.CLEANUP_FAILED},
             )
         finally:
@@ -163,7 +163,7 @@ class Running:
             self._started.set()
 
     def _supervise(self, state: Any) -> None:
-        """Supervise the workers, and return whatever happens so that the lifespan can exit."""
+        """Supervise the workers; return even after an error, so that the lifespan can exit."""
         supervisor = self._supervisor
         try:
             try:

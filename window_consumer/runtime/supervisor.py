@@ -21,13 +21,13 @@ from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.worker import Worker
 
 MakeSource = Callable[[str], Source]
-"""Makes a new Source for the named worker, for its restart."""
+"""Creates a new Source for the named worker, for its restart."""
 
 MAX_RESTARTS: Final = 3
 """How often one worker is restarted after hanging calls. Each restart leaves its threads behind."""
 
 MakeWorkers = Callable[[Any, Callable[[Worker, Phase], None]], Sequence[Worker]]
-"""Gets what the lifespan yielded and a callback for phases; returns workers that are not
+"""Gets the value that the lifespan yielded and a callback for phases; returns workers that are not
 started."""
 
 _CHECK_S: Final = 1.0
@@ -120,7 +120,7 @@ class WorkerSupervisor:
             worker.log_summary()
 
     def _check_threads(self, working: set[Worker]) -> None:
-        """Stop all workers, as after any failure, where a poll thread ended silently."""
+        """Stop all workers, as after any failure, if a poll thread ended silently."""
         for worker in [each for each in working if not each.loop.thread.is_alive()]:
             working.discard(worker)
             thread = worker.loop.thread.name
@@ -128,7 +128,7 @@ class WorkerSupervisor:
             self._on_drained(worker)
 
     def _successors(self, worker: Worker) -> Sequence[Worker]:
-        """Return the worker that replaces a drained one; normally none does."""
+        """Return the replacement of a drained worker; normally None."""
         successor = self._restarted(worker) if self._may_restart(worker) else None
         if successor is None:
             self._on_drained(worker)
@@ -149,7 +149,7 @@ class WorkerSupervisor:
         )
 
     def _restarted(self, worker: Worker) -> Worker | None:
-        """End a worker and start its successor; return None where that is impossible."""
+        """End a worker and start its successor; return None if that is impossible."""
         assert worker.loop.failure is not None
         if self._make_source is None:
             return None
@@ -224,9 +224,9 @@ class WorkerSupervisor:
 
 
 def as_failure(error: BaseException, who: str) -> BaseException:
-    """Return the exception to raise for it: a SystemExit would end a program with success."""
+    """Return the exception to raise instead: a SystemExit would end a program with success."""
     if isinstance(error, Exception):
         return error
-    failure = RunError(f"{who} has ended by {class_name(type(error))}")
+    failure = RunError(f"{who} ended with {class_name(type(error))}")
     failure.__cause__ = error
     return failure

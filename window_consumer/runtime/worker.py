@@ -51,9 +51,9 @@ class LeftBehind:
     calls: Sequence[OutlivedCall] = ()
     """Those that keep lanes busy."""
     completions: Sequence[SimpleQueue[Any]] = ()
-    """Where their slots report them when they have ended."""
+    """The queues where their slots report them when they end."""
     handled: Mapping[TopicPartition, HandledPosition] = field(factory=dict)
-    """How far partitions were handled of which nothing is committed."""
+    """The progress in partitions without commits."""
 
 
 class Worker:
@@ -128,7 +128,7 @@ class Worker:
         )
 
     def _starts(self, source: Source, catch_up: CatchUp | None) -> StartOffsets:
-        """Return what decides where partitions begin."""
+        """Return the object that finds start offsets."""
         setup, guarantee = self.setup, self._engine.guarantee
         if isinstance(guarantee, Broadcast) and catch_up is not None:
             guarantee.handled.update(self._inherits.handled)
@@ -143,7 +143,7 @@ class Worker:
         return CommittedStartOffsets(source, setup.on_no_offset, warn, setup.retry_levels, kept)
 
     def _outlet(self, source: Source) -> tuple[Publisher | EndTransactions, Outlet]:
-        """Return what writes, and the thread that waits for the brokers."""
+        """Return the outlet, and the thread that waits for the brokers."""
         name, sink, completions = self.setup.name, self._sink, self._completions
         copy_of = self._engine.copy_of
         if not isinstance(sink, TransactionalSink):
@@ -181,8 +181,8 @@ class Worker:
     def successor(self, source: Source) -> Worker:
         """Return a new worker to start in place of this one, which has ended.
 
-        Its threads and windows are new. Its observers and its Sink stay the same. Keys whose calls
-        still run here wait there until these have ended.
+        Its threads and windows are new, its observers and its Sink the same. Keys whose calls still
+        run here wait there until these calls have ended.
         """
         behind = self.left_behind()
         return Worker(self.setup, source, self._sink, self._state, self._tell_phase, behind)
@@ -232,11 +232,11 @@ class Worker:
         return not (running or self.loop.thread.is_alive())
 
     def deliver(self, news: TopicNews) -> None:
-        """Pass topics to the poll thread, as the topic watch does."""
+        """Pass topics to the poll thread, like the topic watch."""
         self._completions.put(news)
 
     def outline(self) -> WorkerSnapshot:
-        """Return the present state without windows, and without asking the poll thread."""
+        """Return the current state without windows, and without asking the poll thread."""
         loop = self.loop
         return WorkerSnapshot(
             name=self.name,
@@ -250,7 +250,7 @@ class Worker:
         )
 
     def snapshot(self, timeout_s: float = 1.0, *, cells: bool = True) -> WorkerSnapshot:
-        """Return the present state; wait for the poll thread.
+        """Return the current state; wait for the poll thread.
 
         Without ``cells`` each window has only its row, which is many times cheaper.
         """
@@ -269,20 +269,20 @@ class Worker:
 
     @property
     def cannot_write(self) -> str | None:
-        """Why copies and results cannot be written at the moment, None where they can."""
+        """Why copies and results cannot be written at the moment; None if they can."""
         return self._writer.trouble
 
     @property
     def leases(self) -> Leases | None:
-        """The leases that are its slots; None if it has others."""
+        """The leases that are its slots; None for other slots."""
         return self._pool.leases if isinstance(self._pool, PoolWithLeases) else None
 
     def children(self) -> Sequence[ChildPicture]:
-        """Return what the child processes are doing; empty where there are none."""
+        """Return the states of the child processes; empty without any."""
         return self._pool.children() if isinstance(self._pool, PoolWithChildren) else ()
 
     def places(self, children: Sequence[ChildPicture] | None = None) -> CallPositions:
-        """Return the present positions of its calls; pass ``children`` where they are known."""
+        """Return the current positions of its calls; pass ``children`` if they are known."""
         if isinstance(self._pool, PoolWithEventLoop):
             return CallPositions(coroutines=self._pool.coroutines())
         return CallPositions(self.children() if children is None else children)

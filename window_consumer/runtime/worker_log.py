@@ -46,7 +46,7 @@ _SUMMARY = ("produced", "retried", *counters(progress=True))
 """The counters that the last line has as fields."""
 
 _RARE = {row.words: row.counter for row in OUTCOMES if row.is_progress and not row.is_common}
-"""The counters that it names only where they are not 0, by the word for them."""
+"""The counters that it names only if they are not 0, by their word."""
 
 
 class WorkerLog(LimitedLog):
@@ -214,7 +214,7 @@ class WorkerLog(LimitedLog):
         ``first`` are the first unfinished records, one of each partition.
         """
         self.calls.calm()
-        # Only if there are any: most workers skip nothing and let nothing expire.
+        # Only if there are any: most workers skip nothing and nothing expires.
         more = "".join(
             f" {number} {words}," for words, name in _RARE.items() if (number := getattr(did, name))
         )

@@ -43,7 +43,7 @@ class WorkerSetup:
     engine: EngineRules
     loop: LoopRules
     handler: Called
-    """Within its layers. It gets lists of records where the Engine's rules say so."""
+    """The handler within its layers. It gets lists of records if the Engine's rules say so."""
     target_of: Callable[[str, Level | None], Target]
     """Returns the topic for copies of a source topic's records: a level's, or the dead-letter topic
     for None."""
@@ -56,7 +56,7 @@ class WorkerSetup:
     on_no_offset: OnNoOffset = "earliest"
     on_out_of_range: OnOutOfRange = "fail"
     faults: ErrorReports = field(factory=ErrorReports)
-    """Describes what handlers raise."""
+    """Describes exceptions of handlers."""
     loggable_key: LoggableKey = lambda _, key: key
     """Masks keys for the log."""
     logger: logging.Logger = field(factory=own_logger)
@@ -66,7 +66,7 @@ class WorkerSetup:
     coroutines."""
     make_engine: MakeEngine = Engine
     broadcast_begin: BroadcastBegin = "latest"
-    """Where a worker begins that reads all partitions, without a group."""
+    """The start of reading for a worker that reads all partitions, without a group."""
     make_pool: MakePool = field(factory=lambda: DEFAULT.make(PoolParts()))
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
     """Replaceable, like ``make_pool``: the test kit runs everything on one thread."""
@@ -74,8 +74,8 @@ class WorkerSetup:
     observers: tuple[Observer, ...] = ()
     """Receive the events of records."""
     turn_rules: tuple[TurnRule, ...] = ()
-    """Say which records are not called at their turn."""
+    """Keep some records from being called at their turn."""
     pause_rules: tuple[PauseRule, ...] = ()
     """May pause the worker until a user resumes it."""
     preparations: tuple[PartitionPreparation, ...] = ()
-    """Make ready what a partition needs before it starts."""
+    """Prepare partitions before they start."""

@@ -88,8 +88,8 @@ _DAY_S: Final = 86400.0
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 @exits(
     {
-        OK: "no loss in final buckets",
-        LOST: "a final bucket, or with --explain that bucket, has lost or exchanged records",
+        OK: "no final bucket has lost records",
+        LOST: "a final bucket has lost or exchanged records; with --explain, that bucket",
     }
 )
 def report_command(  # noqa: PLR0913 - an argument for each option

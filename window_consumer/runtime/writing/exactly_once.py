@@ -52,7 +52,7 @@ class TransactionOutlet:
     _copy_of: Callable[[FailedRecord], Copy]
     _listener: OutletListener = field(init=False)
     _is_open: bool = field(default=False, init=False)
-    """Outputs are written; otherwise they wait for the next transaction."""
+    """Whether outputs are written now; otherwise they wait for the next transaction."""
     _ending: TransactionEnd | None = field(default=None, init=False)
     """The transaction that is being ended."""
     _frozen_at: float = field(default=0.0, init=False)
@@ -62,15 +62,15 @@ class TransactionOutlet:
     _written: int = field(default=0, init=False)
     _written_bytes: int = field(default=0, init=False)
     _failures: deque[tuple[Sent, int, PublishFailedError]] = field(factory=deque, init=False)
-    """Outputs that were not written; the thread adds some, too."""
+    """Outputs that were not written; the thread also adds to it."""
     _refusals: dict[tuple[TopicPartition, int], tuple[int, PublishFailedError]] = field(
         factory=dict, init=False
     )
-    """Why the outputs of these records were refused: their transaction was aborted, and when they
-    come again, this is the answer."""
+    """Why the outputs of these records were refused. Their transaction was aborted; when the
+    records return, this is the answer."""
 
     def attach(self, listener: OutletListener) -> None:
-        """Set who is told of the ends of transactions."""
+        """Set the listener for the ends of transactions."""
         self._listener = listener
 
     def send(self, decisions: Decisions) -> None:
@@ -89,7 +89,7 @@ class TransactionOutlet:
             self._write()
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until no transaction is being ended: last commits follow."""
+        """Wait until no transaction is being ended, before the last commits."""
         if self._is_open:
             return
         ended = self._ends.take(max(timeout_s, 0.001))
@@ -126,7 +126,7 @@ class TransactionOutlet:
         return dict.fromkeys(each.name for each in commits)
 
     def lost(self) -> None:
-        """Abort: what was written for lost partitions must not become visible."""
+        """Abort, because output for lost partitions must not become visible."""
         if self._ending is not None:
             self._ending.is_cancelled = True
         elif self._is_open and self._written:
@@ -172,7 +172,7 @@ class TransactionOutlet:
             self._answer(sent)
 
     def _is_current(self, commit: Commit) -> bool:
-        """Return whether a commit's partition has not begun elsewhere since it was made."""
+        """Return whether a commit is current: its partition has not restarted since."""
         partition = self._engine.partitions.get(commit.name)
         return partition is not None and partition.commit.awaits(commit)
 
@@ -185,7 +185,7 @@ class TransactionOutlet:
     # ---- writing
 
     def _write(self) -> None:
-        """Write what waits into the open transaction."""
+        """Write waiting outputs into the open transaction."""
         while self._waiting and self._is_open and self._has_room():
             sent = self._waiting.popleft()
             refusal = self._refusals.pop(_key_of(sent), None)
@@ -228,12 +228,12 @@ class TransactionOutlet:
             self._completions.put(Published(sent, error))
             return
         indices = sent.to_send
-        sent.alone = True  # no other record is to blame for its size
+        sent.alone = True  # another record cannot have caused its size
         for index in indices:
             self._completions.put(ResultAck(sent, index, error if index == refused else None))
 
     def _answer(self, sent: Sent) -> None:
-        """Finish a record: its outputs are in the open transaction, or it is no longer ours."""
+        """Finish a record whose outputs are in the open transaction, or that is no longer ours."""
         now = self._clock.now()
         if isinstance(sent, FailedRecord):
             self._engine.on_published(sent, None, now)

@@ -27,11 +27,11 @@ class TransactionEnd:
 
     commits: Sequence[Commit]
     member: object = None
-    """What ``Source.member`` returned at the freeze; None aborts."""
+    """The return value of ``Source.member`` at the freeze; None aborts."""
     error: NotCommittedError | None = None
     """Why it was aborted."""
     is_cancelled: bool = False
-    """Its partitions are no longer ours: commits that have not been sent must not be."""
+    """Its partitions are no longer ours: unsent commits must not be sent."""
 
 
 class EndTransactions(Protocol):
@@ -44,18 +44,18 @@ class EndTransactions(Protocol):
         """End the open transaction and begin another; ``take`` returns ``ending`` then."""
 
     def take(self, timeout_s: float) -> TransactionEnd | None:
-        """Return what has ended; the first begins. None if nothing ends in this time."""
+        """Return the transaction that ended, or the first that began; None after the timeout."""
 
     def stop(self, timeout_s: float) -> int:
-        """Abort what is open, and end."""
+        """Abort the open transaction, and end."""
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be written, None where it can. Any thread may ask."""
+        """Why nothing can be written; None if it can. Any thread may ask."""
 
 
 class TransactionThread:
-    """Ends transactions on a thread of its own, which waits for the brokers."""
+    """Ends transactions on a separate thread, which waits for the brokers."""
 
     def __init__(self, worker: str, writer: TransactionalSink, completions: SimpleQueue[Any]):
         self._transactions = writer.transactions
@@ -78,16 +78,16 @@ class TransactionThread:
         self._requests.put(ending)
 
     def take(self, timeout_s: float) -> TransactionEnd | None:
-        """Return what has ended, None if nothing ends in this time."""
+        """Return the transaction that ended; None after the timeout."""
         if not timeout_s and self._ended.empty():
-            return None  # asked in each turn of the poll loop
+            return None  # called in each turn of the poll loop
         try:
             return self._ended.get(timeout=timeout_s or None)
         except Empty:
             return None
 
     def stop(self, timeout_s: float) -> int:
-        """Abort what is open, and end; return 0."""
+        """Abort the open transaction, and end; return 0."""
         self._stopping.set()
         self._requests.put(None)
         if self._thread.is_alive():
@@ -117,7 +117,7 @@ class TransactionThread:
         self._completions.put(None)  # wakes the poll thread
 
     def _begin(self) -> bool:
-        """Begin, as soon as that is possible; return False at a stop."""
+        """Begin as soon as possible; return False at a stop."""
         while not self._stopping.is_set():
             try:
                 self._transactions.begin()
@@ -163,4 +163,4 @@ class TransactionalSink:
     sink: Sink
     transactions: TransactionControl
     ends: Callable[[str, TransactionalSink, SimpleQueue[Any]], EndTransactions] = TransactionThread
-    """Makes what ends them; the test kit runs everything on one thread."""
+    """Creates the object that ends them; the test kit runs everything on one thread."""

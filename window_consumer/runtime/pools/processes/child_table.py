@@ -4,7 +4,7 @@ A dead child is replaced while its slot is needed, after a delay that grows with
 During the start, a child that does not become ready ends the start; later, ``max_starts`` of them
 in a row end the worker. ``remote_queue`` says which child gets which slice.
 
-Methods are events; ``take_actions`` returns what has to be done because of them, in this order.
+Methods are events; ``take_actions`` returns the actions that they require, in order.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ChildTable:
         self.queue = RemoteQueue(self.slots, self._act)
 
     def take_actions(self) -> list[Action]:
-        """Return what has to be done, and remove it from the table."""
+        """Return the required actions, and remove them from the table."""
         actions = self._actions.copy()
         self._actions.clear()
         return actions
@@ -176,12 +176,12 @@ class ChildTable:
                     self._phase = _Phase.RUNNING
                 self._deal(now)
             case _:
-                raise TypeError(f"children send no {type(message).__name__}")
+                raise TypeError(f"children do not send {type(message).__name__}")
 
     def on_tick(self, number: int, now: float) -> float | None:
-        """Move what is queued behind a record that takes long.
+        """Move slices that are queued behind a slow record.
 
-        Returns in how many seconds the slot needs the next tick; None without a time.
+        Returns in how many seconds the slot needs the next tick; None if it needs none.
         """
         withdrawn, wait_s = self.slots[number].withdraw_if_stuck(now)
         if withdrawn is not None:
@@ -192,7 +192,7 @@ class ChildTable:
     def on_exit(self, number: int, end: str, now: float) -> None:
         """Settle the slices of a child that has ended, and replace it if it is needed.
 
-        ``end`` says how it ended, like "was killed by SIGKILL".
+        ``end`` describes how it ended, such as "was killed by SIGKILL".
         """
         slot = self.slots[number]
         was_serving = slot.state is SlotState.READY
@@ -207,7 +207,7 @@ class ChildTable:
                 self.queue.put_back(remote_slice)
         slot.clear()
         if was_serving and self._phase is not _Phase.STOPPING:
-            why = "as its call did not return" if was_killed else "by itself"
+            why = "because its call did not return" if was_killed else "by itself"
             then = "not needed for now" if slot.rests else "replaced"
             text = "the process %s (%d) %s, %s; it is %s"
             self._log(LogEvent.CHILD_DIED, text, slot.name, slot.pid, end, why, then)
@@ -266,7 +266,7 @@ class ChildTable:
         self._act(EndChild(slot.number))
 
     def _replace(self, slot: ChildSlot, end: str, wait_s: float) -> None:
-        """Start the next child, unless it is of no use."""
+        """Start the next child, unless it would be useless."""
         if not slot.step:
             slot.failed_starts = 0
             self._start_child(slot, wait_s)

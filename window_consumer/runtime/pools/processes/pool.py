@@ -1,9 +1,9 @@
-"""Slots as processes: children and their threads, which a table directs.
+"""Slots as processes: a table directs children and their threads.
 
-The engine sees the same slices as with threads. The poll thread and one thread for each child come
-here; the rules are in ``child_table``, whose actions are carried out under ``_changed``, the only
-lock. While holding it, a thread sends, receives and awaits nothing, except notifications of
-``_changed`` and, for a quarter of a second, the stacks of children.
+The engine sees the same slices as with threads. The poll thread and one thread per child call the
+pool; the rules are in ``child_table``, whose actions run under ``_changed``, the only lock. While
+holding it, a thread does not block, except for notifications of ``_changed`` and, for a quarter of
+a second, for the stacks of children.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ProcessPool:
 
     ending: ClassVar[Ending] = "killed"
 
-    def __init__(  # noqa: PLR0913 - what every pool gets, and what its children are made of
+    def __init__(  # noqa: PLR0913 - the arguments of every pool and of its children
         self,
         worker: str,
         slots: int,
@@ -88,15 +88,15 @@ class ProcessPool:
         """Guards the table and the threads; notified after each event."""
         self._table = ChildTable(worker, slots, rules)
         self._threads: dict[int, ChildThread] = {}
-        """The present or last thread of each slot."""
+        """The current or last thread of each slot."""
 
     # ---- the pool
 
     def start(self) -> None:
         """Start the children and wait until all are ready.
 
-        Raises UsageError where they cannot load the application, LifespanError where its lifespan
-        fails, and RunError where one dies. All children have ended then.
+        Raises UsageError if they cannot load the application, LifespanError if its lifespan fails,
+        and RunError if one dies. By then all children have ended.
         """
         began = perf_counter()
         with self._changed:
@@ -161,7 +161,7 @@ class ProcessPool:
             return messages
 
     def inspect(self, stalled: Stalled) -> Failure | None:
-        """Return where a call stands that does not return; None where it has returned by now.
+        """Return the position of a call that does not return; None if it has returned.
 
         The process of a call to end or abandon is killed, and its slice comes back at once.
         """
@@ -180,7 +180,7 @@ class ProcessPool:
         return failure
 
     def children(self) -> Sequence[ChildPicture]:
-        """Return what the children do at this moment. Any thread may ask."""
+        """Return the current states of the children. Any thread may ask."""
         with self._changed:
             slots = [slot for slot in self._table.slots if slot.has_child and slot.pid]
             threads = self._threads
@@ -200,7 +200,7 @@ class ProcessPool:
         return True
 
     def stop(self, timeout_s: float) -> int:
-        """Let the children end after their present calls and kill those that do not; return 0."""
+        """Let the children end after their current calls, and kill those that do not; return 0."""
         with self._changed:
             busy = [slot.number for slot in self._table.slots if slot.remote_slices]
             self._table.stop()
@@ -230,7 +230,7 @@ class ProcessPool:
             self._carry_out()
 
     def on_tick(self, slot: int) -> float | None:
-        """Move what is queued behind a long call; return when to ask again, in seconds."""
+        """Move slices queued behind a long call; return when to ask again, in seconds."""
         with self._changed:
             timeout_s = self._table.on_tick(slot, perf_counter())
             self._carry_out()
@@ -245,7 +245,7 @@ class ProcessPool:
             self._carry_out()
 
     def on_lost(self, slot: int, error: WorkerStoppedError) -> None:
-        """Stop the worker: the thread of a child dies."""
+        """Stop the worker: the thread of a child is dying."""
         with self._changed:
             self._table.on_lost(slot, error)
             self._carry_out()
@@ -253,7 +253,7 @@ class ProcessPool:
     # ---- actions
 
     def _carry_out(self) -> None:
-        """Do what the table wants done, and wake up those who wait for a change."""
+        """Carry out the table's actions, and wake up threads that wait for a change."""
         for action in self._table.take_actions():
             self._do(action)
         self._changed.notify_all()
@@ -309,7 +309,7 @@ PROCESSES: Final = PoolKind(
     interruptible=True,
     has_children=True,
     computes_in_parallel=True,
-    # More than any machine can use.
+    # more than any machine can use
     max_slots=256,
     # A child process with an application that loads nothing else (measured: 38 MiB resident).
     slot_bytes=40 * 2**20,

@@ -73,7 +73,7 @@ class RemoteQueue:
                 if remote_slice.messages:
                     self._post(idle, remote_slice, now)
                     break
-                self.put_back(remote_slice)  # all of it was taken back meanwhile
+                self.put_back(remote_slice)  # all of its records were taken back meanwhile
 
     @staticmethod
     def _next_slot(used: Sequence[ChildSlot]) -> ChildSlot | None:
