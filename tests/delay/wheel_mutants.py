@@ -9,9 +9,10 @@ from attrs import evolve
 
 from window_consumer.delay.cancel_layer import CancelCheck
 from window_consumer.delay.cancellations import Cancellations
+from window_consumer.delay.wheel.guarantee import WheelGuarantee
 from window_consumer.delay.wheel.partition_files import WheelFolder
 from window_consumer.delay.wheel.preparation import WheelPreparation
-from window_consumer.delay.wheel.wheels import DueSending, WheelGuarantee, Wheels
+from window_consumer.delay.wheel.wheels import DueSending, Wheels
 from window_consumer.engine.commits.delivery_guarantee import AtLeastOnce
 from window_consumer.engine.partition import Partition
 from window_consumer.model.offset_ranges import Ranges, united

@@ -25,11 +25,12 @@ from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.refusing_targets import RefusingTargets
 from window_consumer.delay.request import Targets
 from window_consumer.delay.waiting import DelayRule
+from window_consumer.delay.wheel.guarantee import WheelGuarantee
 from window_consumer.delay.wheel.partition_files import WheelFolder
 from window_consumer.delay.wheel.preparation import WheelPreparation
 from window_consumer.delay.wheel.rule import Admission, WheelRule
 from window_consumer.delay.wheel.slot_files import OpenFiles
-from window_consumer.delay.wheel.wheels import DueSending, WheelGuarantee, Wheels
+from window_consumer.delay.wheel.wheels import DueSending, Wheels
 from window_consumer.engine.commits.commit_metadata import CommitNote, decode
 from window_consumer.model import headers
 from window_consumer.model.errors import CallAgain, PublishFailedError

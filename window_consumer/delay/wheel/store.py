@@ -10,10 +10,11 @@ from window_consumer.delay.config import DelayConfig
 from window_consumer.delay.copies import LevelCopies
 from window_consumer.delay.request import Targets
 from window_consumer.delay.waiting import Levels
+from window_consumer.delay.wheel.guarantee import WheelGuarantee
 from window_consumer.delay.wheel.preparation import GroupWheelReader, WheelPreparation
 from window_consumer.delay.wheel.rule import Admission, WheelRule
 from window_consumer.delay.wheel.waiting_record import WaitingRecord
-from window_consumer.delay.wheel.wheels import DueSending, WheelGuarantee, Wheels
+from window_consumer.delay.wheel.wheels import DueSending, Wheels
 from window_consumer.engine.commits.delivery_guarantee import MakeGuarantee
 from window_consumer.engine.retry.retry_topics import RetryTopicLevel
 from window_consumer.kafka.oauth import OauthToken
