@@ -67,7 +67,6 @@ def _relay(
         stop.set()
         relay.wake_up.set()
         thread.join()
-        sender.close(5.0)
         database.engine.dispose()
 
 
@@ -96,10 +95,6 @@ class _TimedSender:
     def begin(self, rows: Sequence[OutboxRow], timeout_s: float, turn: RelayTurn) -> RowsInFlight:
         """See OutboxSender."""
         return _TimedRows(rows, self.sender.begin(rows, timeout_s, turn), self.acked)
-
-    def close(self, timeout_s: float) -> None:
-        """See OutboxSender."""
-        self.sender.close(timeout_s)
 
 
 def relay_rate(topics: Topics, workload: Workload) -> Run:

@@ -52,9 +52,6 @@ class GatedSender:
         self.taken += [row.payload or b"" for row in rows]
         return AnsweredRows([None] * len(rows))
 
-    def close(self, timeout_s: float) -> None:
-        """There is nothing to close."""
-
 
 def test_a_database_that_comes_late_and_goes_away_is_waited_for(
     postgres_directory: Path, broker: EmbeddedBroker

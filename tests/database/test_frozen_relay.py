@@ -41,9 +41,6 @@ class FreezingSender:
         assert self.gate.wait(60)
         return self.sender.begin(rows, timeout_s, turn)
 
-    def close(self, timeout_s: float) -> None:
-        self.sender.close(timeout_s)
-
 
 def values(consumer_of: ConsumerOf, kafka: RealKafka, topic: str, most: int) -> list[int]:
     """Return what can be read, committed or not, until ``most`` was seen and a moment longer."""

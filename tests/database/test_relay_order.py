@@ -132,9 +132,6 @@ class DeadSender:
         self.asked += 1
         return AnsweredRows([PublishFailedError("no broker") for _ in rows])
 
-    def close(self, timeout_s: float) -> None:
-        """There is nothing to close."""
-
 
 def test_nothing_is_marked_before_its_ack(bench: OutboxBench, broker: EmbeddedBroker) -> None:
     assert row_is_left(bench, broker, OutboxRelay)
@@ -169,9 +166,6 @@ class PartialSender:
             return PublishFailedError("no answer")
         self.taken.append(value)
         return None
-
-    def close(self, timeout_s: float) -> None:
-        """There is nothing to close."""
 
 
 def test_only_the_acknowledged_prefix_of_a_key_is_marked(bench: OutboxBench) -> None:

@@ -44,6 +44,5 @@ def test_several_refused_records_leave_the_others_time_to_be_sent(
         lambda: sender.send([first], 25.0, bool) == [None], 60.0, "transactions are possible"
     )
     answers = sender.send(copies, 25.0, bool)
-    sender.close()
     assert {place for place, answer in enumerate(answers) if answer is not None} == LARGE
     assert all(answer.refused for answer in answers if answer is not None)

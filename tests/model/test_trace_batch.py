@@ -152,5 +152,4 @@ def test_the_fields_are_those_of_the_wire_contract() -> None:
     kinds = {field.name: field.kind for field in FIELDS}
     assert (kinds["offset"], kinds["sample"], kinds["key"]) == (int, float, str)
     assert all(field.meaning for field in FIELDS)
-    assert not {field.name for field in FIELDS if not field.may_be_missing} & {"key", "offset"}
     assert TraceEvent.__attrs_attrs__  # the one source of the above

@@ -40,7 +40,6 @@ class Feed:
         self._most_pages = most_pages
         self._pages = 0
         self._news = asyncio.Event()
-        self._frame: dict[str, Any] | None = None
         self._text = b""
         self._made = 0
         self._tasks: list[asyncio.Task[None]] = []

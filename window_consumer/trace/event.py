@@ -109,7 +109,6 @@ class EventField:
 
     name: str
     kind: type[str | int | float]
-    may_be_missing: bool
     meaning: str
 
 
@@ -117,8 +116,7 @@ def _fields() -> tuple[EventField, ...]:
     found = []
     for each in attrs.fields(attrs.resolve_types(TraceEvent)):
         kinds = get_args(each.type) or (each.type,)
-        optional = type(None) in kinds
-        found.append(EventField(each.name, kinds[0], optional, each.metadata["meaning"]))
+        found.append(EventField(each.name, kinds[0], each.metadata["meaning"]))
     return tuple(found)
 
 

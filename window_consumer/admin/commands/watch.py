@@ -33,7 +33,7 @@ class AddressWatch:
         self._stopped = threading.Event()
         self._polled = threading.Event()
         self._latest: AdminAnswer | str = "no answer yet"
-        self._at = self._alive_at = monotonic()
+        self._at = monotonic()
         threading.Thread(target=self._poll, name=f"wc-watch-{address}", daemon=True).start()
 
     def wait(self, timeout_s: float) -> None:

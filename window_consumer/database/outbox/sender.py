@@ -97,9 +97,6 @@ class OutboxSender(Protocol):
         Raises what ``turn.check_lock`` raises.
         """
 
-    def close(self, timeout_s: float) -> None:
-        """Close the clients."""
-
 
 class KafkaOutboxSender:
     """Sends with one client per lane."""
@@ -141,8 +138,3 @@ class KafkaOutboxSender:
                 holds_keys=self._holds_keys,
             )
         return found
-
-    def close(self, timeout_s: float) -> None:  # noqa: ARG002 - nothing is in flight
-        """See OutboxSender."""
-        for sender in self._lanes.values():
-            sender.close()

@@ -167,10 +167,6 @@ class BatchSender:
         elif after is AfterAbort.PAUSE:
             time.sleep(_PAUSE_S)
 
-    def close(self) -> None:
-        """End the client; nothing is in flight between batches."""
-        self._client = None
-
 
 class BatchInFlight:
     """Records that the client has, or will get at their turn. Owner: one thread."""
