@@ -17,7 +17,6 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.database.once_shop import DEADLINE_S, OVERTAKE, QUICK, OnceShop
 from tests.golden_texts import Golden
-from tests.logged import lines_of
 from tests.waiting import wait_until
 from window_consumer import App, PartialFailure, Produce, Record
 from window_consumer.database import Once
@@ -25,7 +24,6 @@ from window_consumer.database.once.once import OnceValues
 from window_consumer.database.once.startup import OnceWorker, delete_once
 from window_consumer.database.once.tables import MAX_DELETED
 from window_consumer.model.errors import UsageError
-from window_consumer.model.log_events import LogEvent
 
 
 def test_a_repeated_id_has_one_effect_and_no_second_call(shop: OnceShop) -> None:
@@ -367,19 +365,6 @@ def test_a_pool_smaller_than_the_concurrency_is_warned_of_with_both_numbers(
     assert text.startswith("place: ")
     assert re.findall(r"\d+", text)[:2] == ["3", "4"]
     engine.dispose()
-
-
-def test_a_database_that_is_away_from_the_start_is_waited_for(
-    shop_in_postgres: OnceShop, caplog: pytest.LogCaptureFixture
-) -> None:
-    shop = shop_in_postgres
-    once = Once(sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/shop"))
-    shop.fill(*(str(n) for n in range(40)))
-    with shop.start(once, retry={"attempts": 1, "on_failure": "overtake"}) as running:
-        # At the start, and when the first call has met it.
-        wait_until(lambda: len(lines_of(caplog, LogEvent.ONCE_DATABASE_AWAY)) == 2)
-        did = running.counters["place"]
-        assert (did.processed, did.retried, did.dead_lettered, did.breaker_opened) == (0, 0, 0, 0)
 
 
 def test_the_cleaner_deletes_old_ids_of_its_worker_only(shop: OnceShop) -> None:

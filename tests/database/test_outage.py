@@ -80,6 +80,25 @@ def test_an_outage_costs_no_attempt_and_nothing_is_lost_or_repeated(
     assert len(lines_of(caplog, LogEvent.ONCE_DATABASE_AWAY)) == 1
 
 
+def test_an_outage_from_before_the_start_is_waited_for_and_reported_once(
+    cut_shop: CutOffShop, caplog: pytest.LogCaptureFixture
+) -> None:
+    between, shop = cut_shop.between, cut_shop.shop
+    once = shop.once()
+    shop.fill(*VALUES[:40])
+    between.cut()
+    with shop.start(once, **ONE_ATTEMPT) as running:
+        assert kinds_found(running) == [KIND]
+        refused = between.refused
+        wait_until(lambda: between.refused >= refused + 3, why="calls meet it, too")
+        did = running.counters["place"]
+        assert (did.processed, did.retried, did.dead_lettered, did.breaker_opened) == (0, 0, 0, 0)
+        between.mend()
+        wait_until(lambda: running.counters["place"].finished == 40)
+    assert shop.placed == VALUES[:40]
+    assert len(lines_of(caplog, LogEvent.ONCE_DATABASE_AWAY)) == 1
+
+
 def test_a_connection_lost_in_a_call_costs_no_attempt(cut_shop: CutOffShop) -> None:
     between, shop = cut_shop.between, cut_shop.shop
     once = shop.once()

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 class RunningDatabase(RunningFeature):
     """The relay of an application, if it has one."""
 
-    def __init__(self, plan: AppPlan):
+    def __init__(self, plan: AppPlan, away: Mapping[str, str]):
+        """``away`` says why databases of ``once`` are away at the start, by worker."""
         self._config = plan.config
+        self._away = away
         self._relay: RelayThread | None = None
 
     @contextmanager
@@ -61,7 +63,8 @@ class RunningDatabase(RunningFeature):
             return ()
         from window_consumer.database.once.outage_rule import DatabaseOutageRule  # noqa: PLC0415 - see above
 
-        return [DatabaseOutageRule(worker.plan.config.name)]
+        name = worker.plan.config.name
+        return [DatabaseOutageRule(name, self._away.get(name))]
 
     def figures(self) -> OutboxFigures | None:
         """Return the relay's counts."""
@@ -141,12 +144,13 @@ class DatabaseFeature(Feature):
         shards differs from the configuration.
         """
         plan = start.plan
+        away: Mapping[str, str] = {}
         with ExitStack() as beside:
             if has_once(plan.workers):
                 from window_consumer.database.once.startup import once_beside, once_workers  # noqa: PLC0415 - see above
 
-                once_beside(once_workers(plan.config, plan.workers), beside)
-            yield RunningDatabase(plan)
+                away = once_beside(once_workers(plan.config, plan.workers), beside)
+            yield RunningDatabase(plan, away)
 
     def diagnose(self, config: Config, readiness: Callable[[], Sequence[str]]) -> Diagnosis:
         """Return the causes that hold up the rows of the outbox. Raises UsageError."""

@@ -33,11 +33,13 @@ class DatabaseOutageRule(PauseRule):
     It observes calls in all processes of the worker. Owner: poll thread.
     """
 
-    def __init__(self, worker: str):
+    def __init__(self, worker: str, away: str | None = None):
+        """``away`` is why the start has found the database away, and has logged that; or None."""
         self._worker = worker
-        self._why: str | None = None
+        self._why = away
         """Why the database is unavailable; None while it is available."""
-        self._since = self._until = self._seen = 0.0
+        self._since: float | None = None
+        self._until = self._seen = 0.0
         self._is_reached = False
 
     def held(self, failure: Failure, until: float, now: float) -> None:
@@ -46,8 +48,8 @@ class DatabaseOutageRule(PauseRule):
             return
         is_new = self._why is None
         self._why = str(failure.error)
+        self._begin(now)
         if is_new:
-            self._since = now
             _log.warning(
                 "%s: once: the database is not available, so no call starts and no attempt is"
                 " spent: %s",
@@ -74,20 +76,21 @@ class DatabaseOutageRule(PauseRule):
         """Return False; check whether an outage is over."""
         self._seen = now
         if self._why is not None:
+            since = self._begin(now)
             quiet_s = now - self._until
             if quiet_s >= (QUIET_S if self._is_reached else FORGET_S):
-                self._why = None
+                self._why = self._since = None
                 _log.info(
                     "%s: once: calls start again; the database was away for %.1f s",
                     self._worker,
-                    self._until - self._since,
+                    self._until - since,
                     extra={"event": LogEvent.ONCE_DATABASE_BACK, "worker": self._worker},
                 )
         return False
 
     def findings(self) -> Sequence[RuleFinding]:
         """Return a finding if the database is unavailable."""
-        if self._why is None:
+        if self._why is None or self._since is None:
             return ()
         away_s = self._seen - self._since
         text = (
@@ -95,6 +98,12 @@ class DatabaseOutageRule(PauseRule):
             f" attempt is spent ({self._why})"
         )
         return [RuleFinding(KIND, text, ends_itself=True, figures={"away_s": round(away_s, 1)})]
+
+    def _begin(self, now: float) -> float:
+        """Return since when the database is away; an outage from before the start begins now."""
+        if self._since is None:
+            self._since = self._until = now
+        return self._since
 
     def accept(self) -> None:
         """Keep the outage: it ends by itself."""

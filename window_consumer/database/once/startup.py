@@ -76,22 +76,25 @@ def _check_shards(config: Config, worker: str, outbox: Outbox | None) -> None:
         )
 
 
-def once_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> None:
+def once_beside(workers: Sequence[OnceWorker], beside: ExitStack) -> dict[str, str]:
     """Check the tables of workers with ``once`` and start their threads; these end with ``beside``.
 
-    Raises UsageError for missing tables and for wrong columns.
+    Returns why databases are away, by worker. Raises UsageError for missing tables and for wrong
+    columns.
     """
-    check_before_start(workers)
+    away = check_before_start(workers)
     close_loops_beside(workers, beside)
     clean_beside(workers, beside)
     watch_calls_beside(workers, beside)
+    return away
 
 
-def check_before_start(workers: Sequence[OnceWorker]) -> None:
+def check_before_start(workers: Sequence[OnceWorker]) -> dict[str, str]:
     """Check tables and pools; raise UsageError if calls could not succeed.
 
-    Workers start even if the database is unavailable: calls fail, and the breaker opens.
+    Workers start even if the database is away: calls wait. Returns why it is, by worker.
     """
+    away: dict[str, str] = {}
     for each in workers:
         try:
             in_transaction(each.once, partial(check_once, each))
@@ -99,15 +102,19 @@ def check_before_start(workers: Sequence[OnceWorker]) -> None:
             refusal = refusal_of(error, each.once.engine().url, user_of(each))
             if not isinstance(refusal, RunError):
                 raise refusal or error from error
+            name = each.config.name
+            away[name] = reason_of(error)
             _log.warning(
-                "%s: once: the database is not available: %s",
-                each.config.name,
-                reason_of(error),
-                extra={"event": LogEvent.ONCE_DATABASE_AWAY},
+                "%s: once: the database is not available, so no call starts and no attempt is"
+                " spent: %s",
+                name,
+                away[name],
+                extra={"event": LogEvent.ONCE_DATABASE_AWAY, "worker": name},
             )
         warning = pool_warning(each)
         if warning is not None:
             _log.warning("%s", warning, extra={"event": LogEvent.ONCE_POOL_TOO_SMALL})
+    return away
 
 
 def user_of(worker: OnceWorker) -> DatabaseUser:
