@@ -25,7 +25,7 @@ def loaded(directory: Path, config: Mapping[str, Any]) -> LoadedConfig:
 
 def context(directory: Path, config: Mapping[str, Any]) -> PageContext:
     """Return the context of a configuration's pages."""
-    return PageContext(loaded(directory, config), FEATURES.copy_writer)
+    return PageContext(loaded(directory, config), FEATURES.copy_writer, FEATURES.value_decoder)
 
 
 @contextmanager

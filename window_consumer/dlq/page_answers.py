@@ -92,7 +92,9 @@ class DeadLetterAnswers:
     def open(self, topics: Sequence[str]) -> DeadLetterTopics:
         """Return a context with the topics."""
         context = self._context
-        source = DeadLetterSource.of_loaded(context.loaded, context.oauth_token, topics=topics)
+        source = DeadLetterSource.of_loaded(
+            context.loaded, context.oauth_token, context.value_decoder, topics=topics
+        )
         return DeadLetterTopics(source, timeout_s=self._timeout_s)
 
     def _row(

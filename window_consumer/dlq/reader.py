@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from typing import Any, Self
@@ -23,12 +24,19 @@ from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OAuthTokens
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.conditions.expressions import Expression
-from window_consumer.model.errors import MissingTopicError, NotPermittedError, RunError, UsageError
+from window_consumer.model.errors import (
+    MissingTopicError,
+    NotPermittedError,
+    RunError,
+    UsageError,
+    WindowConsumerError,
+)
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 from window_consumer.model.record_contents import content_of, header_text
 from window_consumer.plan.clients import check_tokens
+from window_consumer.plan.feature import DecodedValue, DecodeValue
 from window_consumer.plan.start_timeout import LOGGER, StartTimeout
 
 _PLACE = r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})"
@@ -49,6 +57,8 @@ class DeadLetterTopic:
     """The topic with the redrive state; None if the worker's group has none."""
     reader: TopicReader = field(repr=False)
     cluster: Cluster = field(repr=False)
+    decode: DecodeValue | None = field(default=None, repr=False)
+    """Decodes values of the source for people; None if they are plain."""
 
     def letters(self, spans: Mapping[TopicPartition, Span] | None = None) -> Iterator[DeadLetter]:
         """Yield its dead letters up to the current end, in order within each partition."""
@@ -135,7 +145,8 @@ class DeadLetterTopics:
             for name, origin in source.topics_at(place, names):
                 if (name, cluster.bootstrap) not in there:
                     worker = None if origin is None else place.worker
-                    self.topics.append(_topic(name, worker, origin, reader, cluster))
+                    decode = None if worker is None else source.value_decoder(worker)
+                    self.topics.append(_topic(name, worker, origin, reader, cluster, decode))
         self._check_all_found()
 
     def _check_all_found(self) -> None:
@@ -180,11 +191,13 @@ class DeadLetterTopics:
         self, letter: DeadLetter, rules: MaskRules, most_json: int | None = None
     ) -> dict[str, Any]:
         """Return a dead letter as plain values, with its resolution; see ``view_of``."""
-        mask = rules.of([letter.position.topic, self.origin_of(letter)])
-        resolved, unknown = self._topic_of(letter).resolved_if_known()
+        topic, origin = self._topic_of(letter), self.origin_of(letter)
+        mask = rules.of([letter.position.topic, origin])
+        decode = topic.decode and partial(topic.decode, origin or topic.name, letter.own_headers)
+        resolved, unknown = topic.resolved_if_known()
         done = resolved.of(letter.position)
         return {
-            **view_of(letter, mask, most_json),
+            **view_of(letter, mask, most_json, decode),
             "resolved": None if done is None else attrs.asdict(done),
             "resolved_unknown": unknown,
             "pointer_to": str(letter.original) if letter.may_be_pointer else None,
@@ -259,10 +272,11 @@ def _topic(
     origin: str | None,
     reader: TopicReader,
     cluster: Cluster,
+    decode: DecodeValue | None,
 ) -> DeadLetterTopic:
     whose = None if worker is None else worker.name
     state = None if worker is None else state_topic(worker.group)
-    return DeadLetterTopic(name, whose, origin, state, reader, cluster)
+    return DeadLetterTopic(name, whose, origin, state, reader, cluster, decode)
 
 
 _KEPT_APART = ("position", "written_by", "key", "value", "headers", "own_headers")
@@ -272,12 +286,18 @@ _MAY_QUOTE = frozenset({"id", "error_message", "error_stack", "header"})
 """
 
 
-def view_of(letter: DeadLetter, mask: FieldMask, most_json: int | None = None) -> dict[str, Any]:
+def view_of(
+    letter: DeadLetter,
+    mask: FieldMask,
+    most_json: int | None = None,
+    decode: Callable[[bytes], DecodedValue] | None = None,
+) -> dict[str, Any]:
     """Return a dead letter as plain values.
 
-    ``content_of`` formats key and value.
+    ``content_of`` formats key and value. Beside what ``decode`` returned stands ``decoded_from``;
+    beside a value that it could not decode, ``undecoded`` says why.
     """
-    value = content_of(letter.value, "value", mask, most_json)
+    value = _value_of(letter.value, mask, most_json, decode)
     key = content_of(letter.key, "key", mask, most_json)
     headers = [[name, mask.header(name, header_text(content))] for name, content in letter.headers]
     fields = attrs.asdict(
@@ -291,6 +311,25 @@ def view_of(letter: DeadLetter, mask: FieldMask, most_json: int | None = None) -
         "value": value,
         "headers": [[name, _without_hidden("header", content, mask)] for name, content in headers],
     }
+
+
+def _value_of(
+    data: bytes | None,
+    mask: FieldMask,
+    most_json: int | None,
+    decode: Callable[[bytes], DecodedValue] | None,
+) -> dict[str, Any] | None:
+    raw = content_of(data, "value", mask, most_json)
+    if data is None or raw is None or decode is None:
+        return raw
+    if most_json is not None and len(data) > most_json:
+        return raw
+    try:
+        decoded = decode(data)
+    except WindowConsumerError as error:
+        return {**raw, "undecoded": str(error)}
+    shown = content_of(decoded.json, "value", mask, most_json)
+    return {**(shown or {}), "bytes": len(data), "decoded_from": decoded.form}
 
 
 def _without_hidden(name: str, content: Any, mask: FieldMask) -> Any:

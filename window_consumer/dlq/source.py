@@ -7,7 +7,7 @@ including those of topics that are no longer read. Any other topic can be read, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,17 @@ from window_consumer.kafka import settings
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import UsageError
 from window_consumer.plan.definition import AppDefinition
+from window_consumer.plan.feature import DecodeValue
 from window_consumer.plan.feature_list import FeatureList
 from window_consumer.plan.ladder_topics import LadderNames
 from window_consumer.plan.loading import load_without_handlers
 from window_consumer.plan.topics.command_topics import refuse_broadcast
+
+ValueDecoder = Callable[[WorkerConfig], DecodeValue | None]
+
+
+def _no_decoder(_: WorkerConfig) -> None:
+    return None
 
 
 @frozen
@@ -50,6 +57,8 @@ class DeadLetterSource:
     """Names of dead-letter topics, or of the records' own topics; empty: all."""
     config: Config | None = None
     mask: Mask = field(factory=lambda: Mask(()))
+    value_decoder: ValueDecoder = field(default=_no_decoder, repr=False)
+    """Returns what decodes values of a worker's topics, None for plain values."""
     oauth_token: OauthToken | None = None
 
     @classmethod
@@ -70,13 +79,15 @@ class DeadLetterSource:
         """
         loaded = load_without_handlers(file, app, overrides, features)
         token = None if app is None else app.token_function
-        return cls.of_loaded(loaded, token, workers=workers, topics=topics)
+        decoder = features.value_decoder
+        return cls.of_loaded(loaded, token, decoder, workers=workers, topics=topics)
 
     @classmethod
     def of_loaded(
         cls,
         loaded: LoadedConfig,
         oauth_token: OauthToken | None,
+        value_decoder: ValueDecoder,
         *,
         workers: Sequence[str] = (),
         topics: Sequence[str] = (),
@@ -97,6 +108,7 @@ class DeadLetterSource:
             tuple(topics),
             loaded.config,
             Mask(loaded.secrets),
+            value_decoder,
             oauth_token,
         )
 

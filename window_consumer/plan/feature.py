@@ -18,7 +18,7 @@ from window_consumer.config.options import Section
 from window_consumer.config.sections.listening import ListenAddress
 from window_consumer.kafka.log_writer import LogWriter
 from window_consumer.kafka.oauth import OauthToken
-from window_consumer.model.protocols import Clock, Sink
+from window_consumer.model.protocols import Clock, Headers, Sink
 from window_consumer.plan.app_plan import AppPlan
 from window_consumer.plan.clients import CopyTarget
 from window_consumer.plan.diagnosis import Diagnosis
@@ -44,6 +44,19 @@ class PageLink:
     text: str
 
 
+@frozen
+class DecodedValue:
+    """A record's value, decoded for people."""
+
+    json: bytes
+    form: str
+    """What it was decoded from, such as avro."""
+
+
+DecodeValue = Callable[[str, Headers, bytes], DecodedValue]
+"""Decodes a value of a topic, whose record has these headers; raises a WindowConsumerError."""
+
+
 class Pages(Protocol):
     """The pages of a feature at the admin address. Owner: the server's event loop."""
 
@@ -65,6 +78,8 @@ class PageContext:
 
     loaded: LoadedConfig
     copy_writers: CopyWriters
+    value_decoder: Callable[[WorkerConfig], DecodeValue | None]
+    """See ``FeatureList.value_decoder``."""
     oauth_token: OauthToken | None = None
     figures: Callable[[], FeatureFigures] = field(default=FeatureFigures, repr=False)
     """Returns the figures of all features; empty in a process without workers."""
@@ -154,6 +169,14 @@ class Feature:
         """
         del worker
         return handlers
+
+    def value_decoder(self, worker: WorkerConfig) -> DecodeValue | None:
+        """Return what decodes values of a worker's topics for people; None: they are plain.
+
+        Nothing else of the application is known; it may ask outside this machine.
+        """
+        del worker
+        return None
 
     def refuse(self, plan: AppPlan) -> None:
         """Raise a UsageError for anything that would prevent a start; uses only this machine."""

@@ -25,6 +25,7 @@ from window_consumer.plan.feature import (
     AclRule,
     AppStart,
     CheckFindings,
+    DecodeValue,
     Feature,
     PageContext,
     Pages,
@@ -173,6 +174,11 @@ class FeatureList:
             found = each.handlers_of(worker, found)
         return found
 
+    def value_decoder(self, worker: WorkerConfig) -> DecodeValue | None:
+        """Return what decodes values of a worker's topics for people; None: they are plain."""
+        found = (each.value_decoder(worker) for each in self.each)
+        return next((decode for decode in found if decode is not None), None)
+
     def refuse(self, plan: AppPlan) -> None:
         """Raise a UsageError for anything that would prevent a start."""
         for each in self.each:
@@ -222,7 +228,7 @@ class FeatureList:
         figures: Callable[[], FeatureFigures] = FeatureFigures,
     ) -> dict[str, Pages]:
         """Return the pages of a configuration, by feature; raises ConfigError."""
-        context = PageContext(loaded, self.copy_writer, oauth_token, figures)
+        context = PageContext(loaded, self.copy_writer, self.value_decoder, oauth_token, figures)
         found = ((each.name, each.pages(context)) for each in self.each)
         return {name: pages for name, pages in found if pages is not None}
 

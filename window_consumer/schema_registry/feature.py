@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from window_consumer.config import WorkerConfig
 from window_consumer.config.problems import InvalidError, Problem
 from window_consumer.model.errors import UsageError
+from window_consumer.model.protocols import Headers
 from window_consumer.plan.app_plan import AppPlan
-from window_consumer.plan.feature import AppStart, CheckFindings, Feature
+from window_consumer.plan.feature import AppStart, CheckFindings, DecodedValue, DecodeValue, Feature
 from window_consumer.plan.handlers import HandlerSpec
 from window_consumer.plan.running_feature import RunningFeature
 from window_consumer.plan.topics.prepared_worker import PreparedWorker
@@ -42,7 +43,7 @@ class SchemaRegistryFeature(Feature):
                 " the value, as in (order: dict[str, Any], record: Record)"
             )
             raise InvalidError(Problem((SECTION.name,), message))
-        try:
+        with _needing_the_extra(worker):
             from window_consumer.schema_registry.client import RegistryClient  # noqa: PLC0415 - see above
             from window_consumer.schema_registry.reading import reading_handler  # noqa: PLC0415 - see above
 
@@ -52,11 +53,20 @@ class SchemaRegistryFeature(Feature):
                 problem = Problem((SECTION.name, "ssl"), f"cannot be used: {error}")
                 raise InvalidError(problem) from error
             return {name: reading_handler(each, section, client) for name, each in handlers.items()}
-        except ImportError as error:
-            raise UsageError(
-                f"workers.{worker.name}.schema needs Confluent's deserialisers ({error}): pip"
-                " install 'window-consumer[schema]'"
-            ) from error
+
+    def value_decoder(self, worker: WorkerConfig) -> DecodeValue | None:
+        """Return what decodes values by their schemas. Protobuf needs ``schema.message``."""
+        section = worker.section(SchemaConfig)
+        if not section.registry:
+            return None
+
+        def decode(topic: str, headers: Headers, value: bytes) -> DecodedValue:
+            with _needing_the_extra(worker):
+                from window_consumer.schema_registry.display import decoded  # noqa: PLC0415 - see above
+
+                return decoded(section, topic, headers, value)
+
+        return decode
 
     def findings(self, plan: AppPlan, timeout_s: float | None) -> Sequence[CheckFindings]:
         """Return what the registries say of the topics, see ``registries_of``."""
@@ -72,6 +82,18 @@ class SchemaRegistryFeature(Feature):
         """Fetch schemas beside event loops."""
         del start
         return nullcontext(RunningSchemas())
+
+
+@contextmanager
+def _needing_the_extra(worker: WorkerConfig) -> Iterator[None]:
+    """Raise UsageError for a library that is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            f"workers.{worker.name}.schema needs Confluent's deserialisers ({error}): pip install"
+            " 'window-consumer[schema]'"
+        ) from error
 
 
 class RunningSchemas(RunningFeature):

@@ -46,9 +46,7 @@ def _of_avro(
 ) -> Decoder:
     del config
     _refuse_messages(spec, decoder)
-    from confluent_kafka.schema_registry.avro import AvroDeserializer  # noqa: PLC0415 - needs fastavro
-
-    return reading_objects(decoder, _read(AvroDeserializer(client, conf=_RULES)))
+    return reading_objects(decoder, _read(avro_deserialiser(client)))
 
 
 def _of_json(
@@ -56,23 +54,39 @@ def _of_json(
 ) -> Decoder:
     del config
     _refuse_messages(spec, decoder)
-    from confluent_kafka.schema_registry.json_schema import JSONDeserializer  # noqa: PLC0415 - needs jsonschema
-
-    deserialise = JSONDeserializer(None, schema_registry_client=client, conf=_RULES)
-    return reading_json(decoder, _read(deserialise))
+    return reading_json(decoder, _read(json_deserialiser(client)))
 
 
 def _of_protobuf(
     spec: HandlerSpec, decoder: Decoder, config: SchemaConfig, client: RegistryClient
 ) -> Decoder:
-    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer  # noqa: PLC0415 - needs protobuf
-
     kind = _message_of(spec, decoder, config)
-    deserialise = ProtobufDeserializer(kind, _RULES, client)
+    deserialise = protobuf_deserialiser(kind, client)
     return reading_messages(evolve(decoder, name=kind.__name__), _read(deserialise))
 
 
 _DECODERS = {"avro": _of_avro, "json": _of_json, "protobuf": _of_protobuf}
+
+
+def avro_deserialiser(client: RegistryClient) -> Any:
+    """Return Confluent's deserialiser of Avro."""
+    from confluent_kafka.schema_registry.avro import AvroDeserializer  # noqa: PLC0415 - needs fastavro
+
+    return AvroDeserializer(client, conf=_RULES)
+
+
+def json_deserialiser(client: RegistryClient) -> Any:
+    """Return Confluent's deserialiser of JSON, which validates."""
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer  # noqa: PLC0415 - needs jsonschema
+
+    return JSONDeserializer(None, schema_registry_client=client, conf=_RULES)
+
+
+def protobuf_deserialiser(kind: Any, client: RegistryClient) -> Any:
+    """Return Confluent's deserialiser of a class that protoc has generated."""
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer  # noqa: PLC0415 - needs protobuf
+
+    return ProtobufDeserializer(kind, _RULES, client)
 
 
 def _read(deserialise: Any) -> ReadValue:
@@ -88,7 +102,7 @@ def _read(deserialise: Any) -> ReadValue:
 def _message_of(spec: HandlerSpec, decoder: Decoder, config: SchemaConfig) -> Any:
     """Return the class of messages: the handler's annotation, or the one that the key names."""
     annotated = decoder.annotation if is_protobuf(decoder.annotation) else None
-    named = None if config.message is None else _imported(config.message)
+    named = None if config.message is None else message_class(config.message)
     if named is None and annotated is None:
         _refuse(
             ("format",),
@@ -111,7 +125,8 @@ def _message_of(spec: HandlerSpec, decoder: Decoder, config: SchemaConfig) -> An
     return annotated or named
 
 
-def _imported(text: str) -> Any:
+def message_class(text: str) -> Any:
+    """Return the class that ``schema.message`` names; raises InvalidError."""
     module, _, names = text.partition(":")
     try:
         found: Any = import_module(module)

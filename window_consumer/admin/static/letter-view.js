@@ -55,8 +55,10 @@ function pair([name, text]) {
 
 function content(title, data) {
   if (data === null) return [make("h3", { text: `${title}: null` })];
-  const head = make("h3", { text: `${title} (${count(data.bytes)} bytes, ${data.form})` });
-  if (data.form === "hidden") return [head, make("p", { cls: "hint", text: data.why })];
+  const source = data.decoded_from ? `, decoded from ${data.decoded_from}` : "";
+  const head = [make("h3", { text: `${title} (${count(data.bytes)} bytes, ${data.form}${source})` })];
+  if (data.form === "hidden") return [...head, make("p", { cls: "hint", text: data.why })];
+  if (data.undecoded) head.push(make("p", { cls: "hint", text: `Not decoded: ${data.undecoded}` }));
   const text = data.form === "json" ? JSON.stringify(data.json, null, 2) : data.text ?? data.hex;
-  return [head, make("pre", { cls: "value", tabindex: 0, text, "aria-label": title })];
+  return [...head, make("pre", { cls: "value", tabindex: 0, text, "aria-label": title })];
 }

@@ -157,7 +157,8 @@ def _content(label: str, content: dict[str, Any] | None) -> Iterator[str]:
         yield f"{label}: null"
         return
     form = content["form"]
-    title = f"{label} ({content['bytes']} bytes, {form})"
+    source = f", decoded from {content['decoded_from']}" if "decoded_from" in content else ""
+    title = f"{label} ({content['bytes']} bytes, {form}{source})"
     if form == "hidden":
         yield f"{title}: {content['why']}; --unmasked shows it"
         return
@@ -168,6 +169,8 @@ def _content(label: str, content: dict[str, Any] | None) -> Iterator[str]:
         text = content["text"]
     else:
         text = "\n".join(_hex_lines(content["hex"]))
+    if "undecoded" in content:
+        yield f"  (not decoded: {content['undecoded']})"
     yield from (f"  {line}" for line in text.splitlines())
 
 
