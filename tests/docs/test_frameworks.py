@@ -138,19 +138,6 @@ def test_the_flask_example_writes_and_invoices_with_db_session(
     assert scalar(database, "SELECT count(*) FROM invoice") == ORDERS
 
 
-SETTINGS = """
-SECRET_KEY = "of a test"
-ALLOWED_HOSTS = ["*"]
-INSTALLED_APPS = ["shop"]
-ROOT_URLCONF = "urls"
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-"""
-URLS = """
-from django.urls import path
-from shop import views
-
-urlpatterns = [path("orders/<item>", views.place)]
-"""
 MIGRATE = """
 import os, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
@@ -190,8 +177,8 @@ def test_the_django_example_migrates_writes_and_invoices_with_the_orm(
     databases = {"default": django_database(url)}
     env = {"KAFKA_BOOTSTRAP": broker.bootstrap, "DJANGO_SETTINGS_MODULE": "settings"}
     with Commands(tmp_path) as commands:
-        commands.application(f"{SETTINGS}DATABASES = {databases!r}\n", "settings")
-        commands.application(URLS, "urls")
+        with (tmp_path / "settings.py").open("a") as file:
+            file.write(f'ALLOWED_HOSTS = ["*"]\nDATABASES = {databases!r}\n')
         for source in (MIGRATE, ORDER_IN_DJANGO):
             ended = commands.script(source)
             assert ended.code == 0, ended.said
