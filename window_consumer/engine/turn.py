@@ -74,8 +74,8 @@ class Finish:
 
 MAX_DECIDED: Final = 1000
 """The most records decided about in one tick, and the most copies that may wait to be written: a
-decision costs some 10 us, and a copy three times the memory of its record. Copies in levels have
-the same limit for themselves, so that they do not wait for a backlog of new records."""
+decision costs some 10 us, and a copy three times the memory of its record. For copies in levels the
+limit is twice as high, so that they do not wait for a backlog of new records."""
 
 Turn = HoldUntil | HoldUntilReleased | CopyTo | Leave | Finish
 

@@ -134,7 +134,7 @@ class Parking(TurnRule):
         self._lost.clear()
 
     def tick(self, now: float) -> None:
-        """See ``TurnRule``. Starts records that waited for others of which no copy is left."""
+        """See ``TurnRule``. Starts records that waited for others without any copy left."""
         del now
         for home, contents in self._lost.complete():
             index, source = self.indexes.get(home), self._sources.get(home)

@@ -31,7 +31,7 @@ _LIMITED_BATCH_S = 0.5
 """With a rate, a batch holds the records due in this time: few commits, and few records twice."""
 
 _LIMITED_CHUNK_S = 0.02
-"""With a rate, copies are sent each time this many seconds of them have become due."""
+"""With a rate, copies are sent at this interval, each time those that have become due."""
 
 _ASK_S = 1.0
 """The shortest time between two queries of the log's beginning while offsets are missing."""

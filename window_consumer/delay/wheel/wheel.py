@@ -81,7 +81,7 @@ class Wheel:
     # ---- records in
 
     def add(self, record: WaitingRecord) -> None:
-        """Let a record wait for which ``takes`` is true."""
+        """Let a record wait; ``takes`` must be true for it."""
         data = encode(record)
         second = record.second
         at, is_new = self._files.append(second, data)

@@ -5,7 +5,7 @@ do so for ever, and every end would look clean (see ``crash_history``). A source
 when it is assigned.
 
 A process that ends while records wait for their due times, or for other records, has not ended on
-them, so the end must not count as unclean. A retry topic's partition therefore rests meanwhile: its
+them, so the end must not count as unclean. So a retry topic's partition rests in the meantime: its
 commit is a clean one. It wakes before its next record is due, so that the record does not wait for
 a commit.
 """

@@ -112,7 +112,7 @@ class RecordOutcomes:
         times: int,
         now: float,
     ) -> None:
-        """Let a record leave that ended the process ``times`` times; its lane is busy."""
+        """Let a record that ended the process ``times`` times leave; its lane is busy."""
         lane_of = partition.ordering.lane_of
         lane = None if lane_of is None else lane_of(message)
         failed = self.fail(partition, message, seq, lane, failure, now, times)

@@ -102,7 +102,7 @@ class Scheduling:
                     self.dispatcher.wake(partition)
 
     def next_due(self, now: float, *, may_start: bool) -> float:
-        """When a record may start that waits for its batch, class or, if ``may_start``, rate."""
+        """The next time when a batch, a class or, if ``may_start``, a rate lets a record start."""
         due = self.dispatcher.next_due(now)
         if self.rates is not None and may_start:
             due = min(due, self.rates.next_at)

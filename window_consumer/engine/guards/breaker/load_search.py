@@ -58,7 +58,7 @@ class LoadSearch:
         self._empty = 0
         """How many rounds of an overload in a row had no success."""
         self._calm = 0
-        """How many rounds have passed since then."""
+        """How many rounds have succeeded since too many calls failed."""
         self._calm_rounds = CALM_ROUNDS
         self._usual_share = 0.0
         """The share of calls that fail when few run."""

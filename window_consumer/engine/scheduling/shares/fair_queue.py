@@ -26,8 +26,8 @@ from window_consumer.engine.scheduling.start_queue import Backlog
 Entry = tuple[float, int, ShareClass]
 
 EVEN = 0.9
-"""Starts count as even if the time between two of them is at least this part of the ideal: calls
-differ a little, and slots should not wait for their turn."""
+"""The least time between two starts, as a share of the time between even starts: calls differ a
+little, and slots should not wait for their turn."""
 
 LEAST_EVEN_S = 0.0003
 """If starts follow each other more closely than this, a separate turn for each would take all the

@@ -84,7 +84,7 @@ class ShareClass:
     slots: int = 0
     """How many of its slices are in progress."""
     last_start: float = 0.0
-    """When its last record started, or began to wait while no other waited."""
+    """When its last record started, or when a record began to wait after it was idle."""
     waits: LatencyHistograms = field(factory=LatencyHistograms)
     """How long its records waited in windows for their first call."""
 
