@@ -67,7 +67,7 @@ RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {"delay-wheel": run_whee
 
 
 def _burst(topics: Topics, spec: TopicSpec) -> Mapping[str, float]:
-    """Let records wait that are all due in one second, and read when they were delivered."""
+    """Let records wait that are due in the same second; return when they were delivered."""
     with (
         delaying.service_topics(topics) as where,
         tempfile.TemporaryDirectory(prefix="wc-bench-") as folder,

@@ -79,7 +79,7 @@ def _wait_until_assigned(running: Running) -> None:
 
 
 def _growth_while_written(bootstrap: str, topic: str, workload: Workload) -> int:
-    """Have the records written; return the most bytes by which this process grew meanwhile."""
+    """Let the records be written; return the most bytes by which this process grew meanwhile."""
     command = children.command(
         "write", bootstrap=bootstrap, topic=topic, spec=workload.topic, lasts_s=workload.lasts_s
     )

@@ -75,7 +75,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def starts_its_own(item: pytest.Function) -> bool:
-    """Tell whether a test, or a fixture of it other than ``kafka``, names RealKafka in its code."""
+    """Return whether the code of a test, or of its fixtures but ``kafka``, names RealKafka."""
     fixtures = item._fixtureinfo.name2fixturedefs
     makers = [each.func for name in fixtures.keys() - {"kafka"} for each in fixtures[name]]
     return any(RealKafka.__name__ in maker.__code__.co_names for maker in (item.function, *makers))

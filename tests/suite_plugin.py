@@ -129,7 +129,7 @@ _KAFKA = pytest.StashKey[shared_kafka.SharedKafka]()
 
 
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Have a Kafka for all processes, once one of them wants it."""
+    """Start a Kafka for all processes when the first one needs it."""
     config.stash[_KAFKA] = shared_kafka.SharedKafka(_base_of(config) / "kafka")
 
 

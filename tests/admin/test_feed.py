@@ -126,7 +126,7 @@ def test_who_asks_nothing_is_cut_off() -> None:
 
 
 def is_cut_off(connection: socket.socket) -> bool:
-    """Tell whether the end comes without an answer; what was sent late is thrown back."""
+    """Return whether the end comes without an answer; what was sent late is thrown back."""
     try:
         return connection.recv(10) == b""
     except ConnectionError:

@@ -22,7 +22,7 @@ _COMPARING = {
 
 
 def is_english(text: str) -> bool:
-    """Tell whether a text has three words of a sentence, one after another."""
+    """Return whether a text has three words of a sentence, one after another."""
     return _SENTENCE.search(text) is not None
 
 

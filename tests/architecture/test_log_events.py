@@ -30,7 +30,7 @@ def log_calls(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def has_event(call: ast.Call) -> bool:
-    """Tell whether a call says which event it is: by name, or with the one it was given."""
+    """Return whether a call says which event it is: by name, or with the one it was given."""
     given = [*call.args, *(each.value for each in call.keywords)]
     return any(
         (isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "LogEvent")

@@ -22,6 +22,6 @@ async def resources() -> AsyncIterator[asyncio.AbstractEventLoop]:
 
 @app.handler("orders", group="loops")
 async def charge(record: Record) -> None:
-    """Be called on the loop of the lifespan."""
+    """Check that it is called on the loop of the lifespan."""
     assert record.state is asyncio.get_running_loop()
     seen.append(record.offset)

@@ -61,7 +61,7 @@ def calls(directory: Path, but: Places | None = None) -> Places:
 
 
 def begun(directory: Path, offset: int) -> bool:
-    """Tell whether a record at `offset` or beyond was called."""
+    """Return whether a record at `offset` or beyond was called."""
     return any(place[1] >= offset for place in calls(directory))
 
 
@@ -73,7 +73,7 @@ def recorded(directory: Path) -> Places:
 
 
 def runs(number: str) -> bool:
-    """Tell whether a process is there, and not only because nobody has asked for its end."""
+    """Return whether a process is there, and not only because nobody has asked for its end."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{number}/status").read_text()
     except FileNotFoundError:

@@ -179,7 +179,7 @@ def test_after_a_second_signal_a_new_start_repeats_what_was_unfinished_and_nothi
 
 
 def has_finished_ranges(shop: Shop) -> bool:
-    """Tell whether the commit knows of records that are finished beyond its offset."""
+    """Return whether the commit knows of records that are finished beyond its offset."""
     settings = {**shop.broker.client_settings(), "group.id": "shop"}
     consumer = Consumer(settings)
     try:

@@ -55,7 +55,7 @@ class OutboxBench:
             return list(connection.execute(self.table.select().order_by(self.table.c.seq)))
 
     def waits_for_a_lock(self) -> bool:
-        """Tell whether a transaction waits for another one; PostgreSQL only."""
+        """Return whether a transaction waits for another one; PostgreSQL only."""
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         with self.engine.connect() as connection:
             found = connection.exec_driver_sql(f"{waiting} AND datname = current_database()")

@@ -217,7 +217,7 @@ def test_a_full_server_is_waited_for(postgres_directory: Path, broker: EmbeddedB
             connections: list[sa.Connection] = []
 
             def is_full() -> bool:
-                """Tell whether all are taken: the server lets go of a closed one a moment later."""
+                """Return whether all are taken: the server frees a closed one a moment later."""
                 with suppress(sa.exc.OperationalError):
                     connections.append(hoard.connect())
                 return len(connections) == 6

@@ -77,7 +77,7 @@ class Cluster:
     killed_at: int | None = None
 
     def step(self) -> None:
-        """Be killed here, if this is the place."""
+        """Kill the process here, if this is the place."""
         self.steps += 1
         if self.steps == self.killed_at:
             raise KilledError

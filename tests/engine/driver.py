@@ -115,7 +115,7 @@ class Driven:
                 self.engine.dispatcher.wake(partition)
 
     def claim(self, slice_: Slice, count: int | None = None) -> list[Any]:
-        """Let a slot claim records, the way that its loop does."""
+        """Let a slot claim records, as its loop does."""
         slice_.started = slice_.started or self.now
         claimed: list[Any] = []
         while count is None or len(claimed) < count:
@@ -150,7 +150,7 @@ class Driven:
         return take_snapshot(self.engine, self.now, self.wall_ms, cells=cells)
 
     def limit_changed(self, cause: str, times: int) -> None:
-        """Let the number of slots have been changed for this cause."""
+        """Change the number of slots, for this cause."""
         self.engine.counters.limit_changes[LimitCause(cause)] += times
 
     def finish_all(self) -> None:
@@ -234,6 +234,6 @@ class Driven:
         return slice_
 
     def crash(self, message: Any, failure: Failure, times: int) -> None:
-        """Let a record leave on which the process ended."""
+        """Let a record leave that ended the process."""
         partition, seq = self.engine.partitions[ORDERS], 0
         self.engine.outcomes.crashed(partition, message, seq, failure, times, self.now)

@@ -151,7 +151,7 @@ class Members:
         return text.count(b'"Ended"')
 
     def has_called_since(self, calls: int) -> bool:
-        """Tell whether work went on, or is all done: quick members are through before the end."""
+        """Return whether work went on, or is all done: quick members are through before the end."""
         return self.calls() > calls or self.all_committed()
 
     def ends(self) -> dict[int, int]:
@@ -161,7 +161,7 @@ class Members:
         return committed_offsets({"bootstrap.servers": self.bootstrap}, self.group, self.topic)
 
     def all_committed(self) -> bool:
-        """Tell whether all is committed; not while the group's coordinator is nowhere."""
+        """Return whether all is committed; not while the group's coordinator is nowhere."""
         try:
             return self.committed() == self.ends()
         except BrokerUnavailableError:
@@ -212,7 +212,7 @@ SHORT_MS, LONG_MS = 3_000, 45_000
 
 
 def set_session(bootstrap: str, group: str, timeout_ms: int) -> None:
-    """Let a group of the consumer protocol give up a member that is silent for so long."""
+    """Make a group of the consumer protocol remove a member that is silent for this long."""
     entry = ConfigEntry(
         "consumer.session.timeout.ms", str(timeout_ms), incremental_operation=AlterConfigOpType.SET
     )

@@ -30,12 +30,12 @@ once = Once(lambda: engine_in(Path(os.environ["JOURNAL"]).parent), outbox, metad
 
 
 def fails_at_first(number: int) -> bool:
-    """Tell whether a record's first call fails."""
+    """Return whether a record's first call fails."""
     return number % 10 == 3
 
 
 def fails_for_good(number: int) -> bool:
-    """Tell whether a record becomes a dead letter."""
+    """Return whether a record becomes a dead letter."""
     return number % 50 == 7
 
 

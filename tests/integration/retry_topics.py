@@ -63,7 +63,7 @@ class RetryTopics:
         return {each: span.end for each, span in reading.spans(self.client, name).items()}
 
     def are_drained(self) -> bool:
-        """Tell whether everything in source and levels is committed; not while a broker is away."""
+        """Return whether source and levels are committed to their ends; False without a broker."""
         try:
             return all(
                 committed_offsets(self.client, self.group, name) == self.ends(name)

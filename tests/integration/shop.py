@@ -412,7 +412,7 @@ def fails_on(*values: bytes) -> Behaviour:
 
 
 def _commits(consumer: Consumer, name: ClientPartition) -> bool:
-    """Tell whether the broker takes a commit; it refuses while the group has members."""
+    """Return whether the broker takes a commit; it refuses while the group has members."""
     try:
         consumer.commit(offsets=[name], asynchronous=False)
     except KafkaException:

@@ -56,7 +56,7 @@ def members(
 
 
 def is_drained(members: Members) -> bool:
-    """Tell whether everything in source and ladder is committed."""
+    """Return whether everything in source and ladder is committed."""
     ladder = f"{members.group}.{members.topic}"
     topics = members.topic, f"{ladder}.park", *(f"{ladder}.retry.{each}" for each in LEVELS)
     client = {"bootstrap.servers": members.bootstrap}

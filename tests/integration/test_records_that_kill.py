@@ -53,7 +53,7 @@ def members_of(
 
 
 def is_done(members: Members) -> bool:
-    """Tell whether everything is committed; a coordinator is asked once somebody has found it."""
+    """Return whether everything is committed; a coordinator is asked once somebody has found it."""
     return members.calls() > 0 and members.all_committed()
 
 
@@ -62,7 +62,7 @@ def has_ended_or_is_done(member: Member, members: Members) -> bool:
 
 
 def has_advanced_since(members: Members, calls: int) -> bool:
-    """Tell whether two calls ended: where suspects start alone, the first is committed by then."""
+    """Return whether two calls ended: if suspects start alone, the first is committed by then."""
     return members.calls() > calls + 1
 
 

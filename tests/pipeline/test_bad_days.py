@@ -67,7 +67,7 @@ class Outage:
 
 
 def has(running: Command, file: Path, count: int) -> bool:
-    """Tell whether the table has so many rows; the job still has to run."""
+    """Return whether the table has so many rows; the job still has to run."""
     assert running.process.poll() is None, running.said
     plan = planned(file)
     is_there = Path(plan.table("trace"), "_delta_log", f"{0:020}.json").exists()

@@ -180,7 +180,7 @@ class Limited:
         )
 
     def call(self, after_s: float, **fields: Any) -> bool:
-        """Tell whether the handler was called."""
+        """Return whether the handler was called."""
         self.now_ms = WRITTEN_MS + round(after_s * 1000)
         try:
             self.handler(a_record(**fields))
