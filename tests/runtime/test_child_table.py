@@ -207,6 +207,18 @@ def test_records_that_wait_or_lie_ready_are_taken_back_and_go_to_no_child(play: 
     assert it.table.queue.take_back(ready) == []
 
 
+@pytest.mark.parametrize("form", ["records", "batch"])
+def test_a_slice_that_comes_without_records_is_over_and_goes_to_no_child(
+    play: Any, form: str
+) -> None:
+    """At most once: they were taken back at a revocation, before their commit was acked."""
+    it = play(1)
+    it.submit(is_batch=form == "batch")
+    it.submit(7)
+    assert [slice_.messages for slice_ in it.completed] == [[]]
+    assert it.offsets(0) == [[7]]
+
+
 def test_a_death_costs_the_current_record_and_the_rest_goes_to_others(play: Any) -> None:
     it = play(2)
     it.submit(0, 1, 2, 3)

@@ -32,8 +32,11 @@ class RemoteQueue:
         return next((s for s in self._slots if s.remote_slices.get(serial) is remote_slice), None)
 
     def append(self, remote_slice: RemoteSlice) -> None:
-        """Let a new slice wait behind the others."""
-        self._waiting.append(remote_slice)
+        """Let a new slice wait behind the others; one whose records were taken back is over."""
+        if remote_slice.messages:
+            self._waiting.append(remote_slice)
+        else:
+            self.complete(remote_slice)
 
     def put_back(self, remote_slice: RemoteSlice) -> None:
         """Put a remote slice that was not begun back at the front of the queue."""
