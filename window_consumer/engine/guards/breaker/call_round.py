@@ -2,7 +2,7 @@
 
 Failures often end sooner than successes, and a call that began before the round says nothing about
 the time since. So a round consists of the first calls that *start* in it, and is judged when all of
-them have ended.
+them have ended. What the breaker searches for in a state, it finds by rounds.
 """
 
 from __future__ import annotations
