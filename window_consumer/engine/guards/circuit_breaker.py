@@ -311,14 +311,14 @@ class CircuitBreaker:
         self._search = self._search_of.get(state)
         self._cause.end()
         self.samples.end()
-        goes_on = before.searches_load and not by_user
-        self._begin(before, now, by_user=by_user, goes_on=goes_on)
-        pardon = state in _PARDONS or (state is BreakerState.POISON and goes_on)
+        continues = before.searches_load and not by_user
+        self._begin(before, now, by_user=by_user, continues=continues)
+        pardon = state in _PARDONS or (state is BreakerState.POISON and continues)
         worth_a_line = state is not BreakerState.HOLDING
         self._news.append(BreakerNews(state, why, worth_a_line, pardon, state not in FREE))
 
-    def _begin(self, before: BreakerState, now: float, *, by_user: bool, goes_on: bool) -> None:
-        """Begin the search of its state; ``goes_on``: with what the search for the load found."""
+    def _begin(self, before: BreakerState, now: float, *, by_user: bool, continues: bool) -> None:
+        """Begin the search of its state; ``continues`` with what the search for the load found."""
         match self.state:
             case BreakerState.CLOSED:
                 self._evidence.drop_old()
@@ -330,11 +330,11 @@ class CircuitBreaker:
                     self._evidence.drop_old()
                 self._poison.begin(now, by_user=by_user)
             case BreakerState.OVERLOAD:
-                if not goes_on:
+                if not continues:
                     self._load.begin(self._cause.calls, now, usual_share=self._cause.share)
             case BreakerState.OPEN:
                 self._evidence.lanes.clear()
-                self.samples.begin(now, again=goes_on)
+                self.samples.begin(now, again=continues)
             case BreakerState.PAUSED:
                 self._pause.begin(now)
             case BreakerState.HALF_OPEN:
