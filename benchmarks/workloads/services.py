@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.workloads.workload import Floor, Store, TopicSpec, Workload
+from benchmarks.workloads.workload import Floor, Store, TopicSpec, Workload, never
 
 
 def _exact(name: str, how: str, store: Store) -> Workload:
@@ -13,7 +13,7 @@ def _exact(name: str, how: str, store: Store) -> Workload:
         work="delay-exact",
         store=store,
         floors=(
-            Floor("early", 0, at_most=True, is_guarantee=True),
+            never("early"),
             Floor("p99_lateness_ms", 200, at_most=True),
             Floor("max_lateness_ms", 1000, at_most=True),
         ),
@@ -30,11 +30,7 @@ def _delay_kills(name: str, how: str, store: Store, *, exact: bool = False) -> W
         store=store,
         exact=exact,
         kills=5,
-        floors=(
-            Floor("early", 0, at_most=True, is_guarantee=True),
-            Floor("cancelled_delivered", 0, at_most=True, is_guarantee=True),
-            *([Floor("twice", 0, at_most=True, is_guarantee=True)] if exact else []),
-        ),
+        floors=(never("early"), never("cancelled_delivered"), *([never("twice")] if exact else [])),
         runs=1,
     )
 
@@ -54,10 +50,7 @@ SERVICES = (
         TopicSpec(records=80_000),
         work="push-outage",
         slots=32,
-        floors=(
-            Floor("moved", 20, at_most=True, is_guarantee=True),
-            Floor("dead_letters", 0, at_most=True, is_guarantee=True),
-        ),
+        floors=(Floor("moved", 20, at_most=True, is_guarantee=True), never("dead_letters")),
         runs=1,
     ),
     _exact("delay-exact", "over levels", "levels"),
@@ -78,7 +71,7 @@ SERVICES = (
         TopicSpec(records=1_000_000),
         work="delay-pending",
         floors=(
-            Floor("early", 0, at_most=True, is_guarantee=True),
+            never("early"),
             Floor("rss_beyond_memory_mb", 100, at_most=True),
             Floor("first_delivery_s", 30, at_most=True),
         ),
@@ -91,7 +84,7 @@ SERVICES = (
         TopicSpec(records=100_000),
         work="delay-wheel",
         floors=(
-            Floor("early", 0, at_most=True, is_guarantee=True),
+            never("early"),
             Floor("late_s", 1, at_most=True),
             Floor("waiting_rss_mb", 64, at_most=True),
         ),

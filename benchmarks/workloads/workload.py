@@ -115,6 +115,11 @@ class Floor:
         return f"{'at most' if self.at_most else 'at least'} {self.limit:g}"
 
 
+def never(count: str) -> Floor:
+    """Return the guarantee that something does not happen, such as a record that comes twice."""
+    return Floor(count, 0, at_most=True, is_guarantee=True)
+
+
 @frozen
 class Workload:
     """One benchmark."""
