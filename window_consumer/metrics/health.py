@@ -15,7 +15,7 @@ from window_consumer.runtime.figures.measures import MeasuredWorkers
 from window_consumer.runtime.figures.metric import Metric
 from window_consumer.runtime.figures.worker_snapshot import Phase
 from window_consumer.runtime.replica import HttpAnswer
-from window_consumer.runtime.worker import Worker
+from window_consumer.runtime.worker import Worker, is_ready
 
 SILENT_S: Final = 60.0
 """A poll thread that did nothing for this long hangs. It normally waits for tenths of a second, and
@@ -58,7 +58,7 @@ class Health:
         if (
             not failures
             and workers
-            and all(each.is_ready and each.cannot_write is None for each in workers)
+            and all(is_ready(each.loop) and each.cannot_write is None for each in workers)
         ):
             return HttpAnswer(200, "".join(f"{line}\n" for line in lines))
         return HttpAnswer(503, "".join(f"{line}\n" for line in lines or ["starting"]))

@@ -56,6 +56,12 @@ class LeftBehind:
     """The progress in partitions without commits."""
 
 
+def is_ready(loop: PollLoop) -> bool:
+    """Return whether a worker has its partitions, perhaps none, and need not catch up first."""
+    is_member = loop.phase is Phase.RUNNING and loop.ownership.in_group
+    return is_member and loop.catching_up is None
+
+
 class Worker:
     """Starts and stops one worker's threads. Any thread may call it."""
 
@@ -243,7 +249,7 @@ class Worker:
             group=self.setup.origin.group,
             handlers=self.setup.origin.handler.split(","),
             phase=loop.phase.value,
-            is_ready=self.is_ready,
+            is_ready=is_ready(loop),
             catching_up=loop.catching_up,
             silent_s=loop.silent_s,
             slots=self.setup.engine.slots,
@@ -259,13 +265,6 @@ class Worker:
             loop = self._pool.event_loop() if isinstance(self._pool, PoolWithEventLoop) else None
             windows = evolve(windows, loop=loop, cannot_write=self.cannot_write)
         return evolve(self.outline(), windows=windows)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it has its partitions, perhaps none, and need not catch up first."""
-        loop = self.loop
-        is_member = loop.phase is Phase.RUNNING and loop.ownership.in_group
-        return is_member and loop.catching_up is None
 
     @property
     def cannot_write(self) -> str | None:
