@@ -83,10 +83,10 @@ def _snapshot(share: ShareClass, now: float) -> ShareSnapshot:
 
 
 def _shown(name: str | None) -> str:
-    """Return the displayed name of a class; a tenant may be called ``(none)``."""
+    """Return the displayed name of a class; a tenant may be called ``(none)``, or ""."""
     if name is None:
         return NONE
-    return f'"{name}"' if name in (NONE, REST) else name
+    return f'"{name}"' if name in ("", NONE, REST) else name
 
 
 def sum_of(rest: Sequence[ShareSnapshot]) -> ShareSnapshot:
