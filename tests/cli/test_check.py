@@ -211,6 +211,7 @@ def test_a_handler_that_no_worker_runs_is_an_error_unless_its_worker_is_disabled
         ("", "shop:application", "no App named 'application'; it has app"),
         ("import nowhere", "shop:app", "cannot be imported"),
         ("1 / 0", "shop:app", "shop.py:"),
+        ("import os; os.environ['NO_SUCH_TOKEN']", "shop:app", "shop.py:"),
         ("def", "shop:app", "SyntaxError"),
         ("raise SystemExit(5)", "shop:app", "SystemExit"),
     ],

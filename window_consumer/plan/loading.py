@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from window_consumer.plan.definition import AppDefinition
 from window_consumer.plan.feature_list import FeatureList
 
 _MISSING = ": is missing"
+_LIBRARIES = ("<frozen ", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+"""How the files of modules begin that users have not written."""
 
 
 def search_current_directory() -> None:
@@ -107,7 +110,9 @@ def load_without_handlers(
 def _broken(spec: str, error: BaseException) -> str:
     """Describe where in the user's code the import failed."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+    outside = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+    # The error may be raised in a library, as for os.environ["MISSING"]; users look for their line.
+    own = [f for f in outside if not f.filename.startswith(_LIBRARIES)] or outside
     place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
     if isinstance(error, SyntaxError) and error.filename:
         place = f" at {error.filename}:{error.lineno}"

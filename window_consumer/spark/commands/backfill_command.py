@@ -143,7 +143,13 @@ def _rate(text: str) -> float:
 )
 @click.option("--dry-run", is_flag=True, help="Only print counts, sizes and the expected time.")
 @options.overrides
-@options.start_timeout
+@click.option(
+    "--start-timeout",
+    type=options.DURATION,
+    default=30.0,
+    metavar="DURATION",
+    help="Give up when no broker answers for this long (exit code 1). [default: 30s]",
+)
 @options.json_option
 @exits({OK: "the range is done", INTERRUPTED: "stopped: the same command resumes"})
 def backfill_command(**given: Any) -> int:
