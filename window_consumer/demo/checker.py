@@ -1,4 +1,4 @@
-"""The demo's checker: counts only what was produced, what handlers saw and what topics hold.
+"""The demo's checker: counts only produced records, handlers' calls and the contents of topics.
 
 It ignores the framework's own counters, so that it can contradict them.
 """
@@ -50,7 +50,7 @@ class DemoReport:
 
 
 def judge(evidence: DemoRun) -> DemoReport:
-    """Count what became of every order."""
+    """Count the results of all orders."""
     succeeded = Counter(call.order for call in evidence.calls if call.succeeded)
     places = {place: order for order, place in evidence.produced.items()}
     copied = Counter(places[place] for place in evidence.dead_letters)
@@ -73,8 +73,8 @@ def judge(evidence: DemoRun) -> DemoReport:
 def order_violations(calls: Iterable[ShopCall]) -> int:
     """Count calls that break the order of their key.
 
-    Within one key of one partition: a call may start only after the previous one has ended, first
-    calls come in offset order, and nothing comes between the attempts of a record.
+    Within one key of one partition, a call may start only after the previous one has ended, first
+    calls are in offset order, and no other call lies between the attempts of a record.
     """
     lanes: dict[tuple[int, bytes], list[ShopCall]] = defaultdict(list)
     for call in calls:

@@ -38,7 +38,7 @@ Show = Callable[[TopScene], object]
 _TITLE = "demo"
 _CHECK_S = 0.1
 _SETTLE_S = 0.6
-"""How long the last picture stays: a window that has slid to its end."""
+"""How long the last picture stays: the window has slid to its end."""
 
 
 @click.command("demo")
@@ -94,7 +94,7 @@ def run_demo(show: Show | None = None) -> DemoReport:
 
 
 def _fill(broker: EmbeddedBroker) -> dict[int, tuple[int, int]]:
-    """Produce the orders; return where each of them is."""
+    """Produce the orders; return the place of each."""
     made = list(orders(ORDERS))
     records = [NewRecord(key=order.key, value=order.value) for order in made]
     broker.fill(TOPIC, records)

@@ -1,1 +1,1 @@
-"""``window-consumer dev``: an application that reloads, with a broker and a page to try it out."""
+"""``window-consumer dev``: runs an application that reloads, with a broker and a page."""

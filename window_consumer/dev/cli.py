@@ -38,7 +38,7 @@ _NEEDED: Final = ("starlette", "uvicorn", "watchfiles")
     "--bootstrap", metavar="ADDRESS", help="Use the Kafka there instead of an embedded broker."
 )
 @click.option(
-    "--cluster", is_flag=True, help="Use the Kafka of the configuration instead, as run does."
+    "--cluster", is_flag=True, help="Use the Kafka of the configuration instead, like run."
 )
 @click.option(
     "--port",
@@ -53,7 +53,7 @@ _NEEDED: Final = ("starlette", "uvicorn", "watchfiles")
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Reload for this file, or for files in this directory, too; may be repeated.",
+    help="Also reload for this file, or for files in this directory; may be repeated.",
 )
 @click.option(
     "--log-level",
@@ -66,8 +66,8 @@ def dev_command(**given: Any) -> int:
 
     It runs all workers in a child process against an embedded broker, creates missing topics, and
     opens the live window, which has a form to send a record. When the configuration changes, or
-    code, a template or a schema below the current directory, the workers drain and start again;
-    broker, records and offsets stay. After a mistake it waits for the next change. Ctrl-C ends it.
+    code, a template or a schema below the current directory, the workers drain and restart; broker,
+    records and offsets stay. After a mistake it waits for the next change. Ctrl-C ends it.
     """
     if given["cluster"] and given["bootstrap"]:
         raise UsageError("choose --cluster or --bootstrap")
@@ -97,7 +97,7 @@ def _refuse_missing_packages() -> None:
     missing = [name for name in _NEEDED if not _is_there(name)]
     if missing:
         raise UsageError(
-            f"dev needs the extra reload, of which {' and '.join(missing)} cannot be imported:"
+            f"dev needs the extra reload, but cannot import {' and '.join(missing)}:"
             " pip install 'window-consumer[reload]'"
         )
 
@@ -110,7 +110,7 @@ def _is_there(package: str) -> bool:
 
 
 def _port_to_use(port: int) -> int:
-    """Return the page's port, which stays the same when the application starts again."""
+    """Return the page's port, which stays the same across restarts of the application."""
     try:
         with socket.create_server((HOST, port)) as listening:
             number: int = listening.getsockname()[1]
@@ -157,7 +157,7 @@ def _run_arguments(
 
 
 def _page_opener(environment: Mapping[str, str], *, wanted: bool) -> Callable[[str], object]:
-    """Return what opens the page: nothing where nobody would see a browser, as in CI."""
+    """Return the function that opens the page; it does nothing without a browser, as in CI."""
     has_display = sys.platform == "darwin" or any(
         environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )

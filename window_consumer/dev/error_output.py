@@ -1,4 +1,4 @@
-"""What a child writes to stderr: it goes to the terminal, and its end is kept for the page."""
+"""A child's stderr: goes to the terminal, and its end is kept for the page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _KEPT: Final = 8192
 """Bytes: enough for the traceback of a wrong module."""
 
 _JOIN_S: Final = 1.0
-"""How long to wait for the end of the output: a process that the child started may keep it open."""
+"""How long to wait for the end of the output, which the child's own children may keep open."""
 
 
 class ErrorOutput:
-    """Passes a stream on while it is written. Owner: the thread that makes it."""
+    """Passes a stream on while it is written. Owner: the thread that creates it."""
 
     def __init__(self, stream: IO[bytes]):
         self._stream = stream

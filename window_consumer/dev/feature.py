@@ -1,4 +1,4 @@
-"""``dev`` as a feature: its command, and what an application has while ``dev`` runs it."""
+"""``dev`` as a feature: its command, and its parts in the application that it runs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class RunningDev(RunningFeature):
     """Reports the address of the page to ``dev`` once the workers start."""
 
     def __init__(self, url: str, report: int):
-        """``report`` is the file descriptor to write to; it is closed then."""
+        """``report`` is the file descriptor to write to, which is then closed."""
         self._url = url
         self._report = report
 
     def attach(self, running: Running) -> None:
-        """Report it: the page is served, and shows these workers."""
+        """Report it, now that the page shows these workers."""
         del running
         with os.fdopen(self._report, "w") as report:
             report.write(self._url)
@@ -48,7 +48,7 @@ class DevFeature(Feature):
     )
 
     def pages(self, context: PageContext) -> DevPages | None:
-        """Return what the form needs; only ``dev`` has it, and only on this machine."""
+        """Return the page of the form; only ``dev`` has it, and only on this machine."""
         address = context.config.section(AdminConfig).address
         if READY not in os.environ or address is None or not address.is_loopback:
             return None
@@ -58,7 +58,7 @@ class DevFeature(Feature):
 
     @contextmanager
     def starting(self, start: AppStart) -> Iterator[RunningFeature | None]:
-        """Create the topics that are missing, before a start would refuse to go without them."""
+        """Create missing topics, before a start would fail without them."""
         report = os.environ.get(READY)
         if report is None:
             yield None
@@ -76,7 +76,7 @@ def page_address(config: Config) -> str:
 def create_missing_topics(start: AppStart) -> None:
     """Create the missing topics that workers read, unless ``topics.create`` forbids it.
 
-    Topics for copies are created by every start. Raises what ``Clients.connect`` raises.
+    Every start creates topics for copies. Raises like ``Clients.connect``.
     """
     if not start.plan.config.topics.create:
         return

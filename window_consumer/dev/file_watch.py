@@ -1,4 +1,4 @@
-"""Which files make ``dev`` reload, and when they change."""
+"""Watches the files that make ``dev`` reload."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ ENDINGS: Final = (
     *(".py", ".pyx", ".pyd", ".yaml", ".yml", ".toml", ".env", ".sql"),
     *(".html", ".j2", ".jinja", ".jinja2", ".tmpl", ".avsc", ".proto"),
 )
-"""Code, settings, templates and schemas; what handlers write for others ends differently."""
+"""Code, settings, templates and schemas; handlers' output has other endings."""
 
 _OTHERS: Final = ("site-packages", "build", "dist")
-"""Folders with installed or built code, beside those that watchfiles ignores (.venv ...)."""
+"""Folders with installed or built code, besides those that watchfiles ignores (.venv ...)."""
 
 
 def changes(places: Sequence[Path], config: Path) -> Iterator[frozenset[Path]]:
-    """Return the files that change: those with ENDINGS in folders, and files, as the configuration.
+    """Return the changing files: those with ENDINGS in folders, and single files.
 
-    ``places`` are folders and files. Changes that follow each other closely come together. While
-    there are none, the iterator yields an empty set five times a second; it misses nothing from its
-    first turn on. Raises UsageError for a place that is missing.
+    ``places`` are folders and files. Changes in quick succession come together. Without changes,
+    the iterator yields an empty set five times a second; from its first turn on it misses nothing.
+    Raises UsageError for a missing place.
     """
     inside = {each.resolve() for each in places if not each.is_file()}
     files = {each.resolve() for each in (*places, config)} - inside
@@ -37,7 +37,7 @@ def changes(places: Sequence[Path], config: Path) -> Iterator[frozenset[Path]]:
     around = {file.parent for file in files if not any(map(file.is_relative_to, inside))}
     for each in inside | around:
         if not each.is_dir():
-            raise UsageError(f"{each} is not there: there is nothing to watch")
+            raise UsageError(f"{each} does not exist: there is nothing to watch")
     return _changes(inside, files, inside | around)
 
 

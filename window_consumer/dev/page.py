@@ -29,7 +29,7 @@ from window_consumer.runtime.log import own_logger
 _FIELDS: Final = {"topic", "key", "value", "headers", "partition"}
 
 KAFKA_KEYS: Final = frozenset({"bootstrap.servers", "security.protocol"})
-"""What ``dev`` overrides, so that ``doctor`` asks the same brokers."""
+"""The overrides of ``dev``, so that ``doctor`` asks the same brokers."""
 
 _log = own_logger()
 
@@ -92,15 +92,15 @@ def form_record(given: dict[str, Any]) -> FormRecord:
     """Return the record in a request's fields; raises UsageError, which names the wrong one."""
     unknown = sorted(given.keys() - _FIELDS)
     if unknown:
-        raise UsageError(f"{unknown[0]}: unknown; there are {', '.join(sorted(_FIELDS))}")
+        raise UsageError(f"{unknown[0]}: unknown; known are {', '.join(sorted(_FIELDS))}")
     topic, partition = given.get("topic"), given.get("partition")
     if not isinstance(topic, str) or not topic:
-        raise UsageError("topic: is a text")
+        raise UsageError("topic: must be a text")
     if partition is not None and (type(partition) is not int or partition < 0):
-        raise UsageError("partition: is a number from 0, or null for the one that the key decides")
+        raise UsageError("partition: must be a number from 0, or null to let the key decide")
     headers = given.get("headers", {})
     if not isinstance(headers, dict):
-        raise UsageError('headers: is an object of texts, such as {"type": "paid"}')
+        raise UsageError('headers: must be an object of texts, such as {"type": "paid"}')
     return FormRecord(
         topic,
         _bytes("key", given.get("key")),
@@ -114,8 +114,8 @@ def _bytes(name: str, text: object) -> bytes | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise UsageError(f"{name}: is a text, or null for none")
+        raise UsageError(f"{name}: must be a text, or null")
     try:
         return text.encode()
     except UnicodeEncodeError as problem:
-        raise UsageError(f"{name}: is not text that UTF-8 can express") from problem
+        raise UsageError(f"{name}: cannot be encoded as UTF-8") from problem

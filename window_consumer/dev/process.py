@@ -1,4 +1,4 @@
-"""The application of ``dev`` in a child process: ``window-consumer run``, which can be replaced."""
+"""The application of ``dev``: a replaceable child process that runs ``window-consumer run``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READY: Final = "WINDOW_CONSUMER_DEV"
 """The variable with the file descriptor to which the child writes the address of its page."""
 
 DRAIN_S: Final = 5.0
-"""How long a reload waits for running calls. What is unfinished then runs again."""
+"""How long a reload waits for running calls. Unfinished ones run again."""
 
 _AT_ONCE_S: Final = 1.0
 """How long a second SIGTERM may take, which ends at once unless the interpreter hangs."""
@@ -25,16 +25,16 @@ _LONGEST_URL: Final = 1024
 
 
 class DevProcess:
-    """Runs the application; each start is a new process with the code as it is then.
+    """Runs the application; each start is a new process with the current code.
 
-    The child has a session of its own, so that Ctrl-C reaches it through its parent only. It drains
-    when the parent is gone. Owner: the main thread, whose end counts as the parent's.
+    The child has its own session, so that Ctrl-C reaches it only through its parent. It drains when
+    the parent is gone. Owner: the main thread, whose end counts as the parent's.
     """
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]):
         """``arguments`` are those of ``window-consumer``."""
         self._command = [sys.executable, "-m", "window_consumer", *arguments]
-        apart = {NUMBER, SOCKETS}  # it is no replica, whoever started this one
+        apart = {NUMBER, SOCKETS}  # it is not a replica, even if this process is
         self._environment = {key: text for key, text in environment.items() if key not in apart}
         self._process: subprocess.Popen[bytes] | None = None
         self._ready: int | None = None
@@ -66,7 +66,7 @@ class DevProcess:
         self._errors = ErrorOutput(self._process.stderr)
 
     def last_lines(self) -> str:
-        """Return what the last process wrote to stderr at its end."""
+        """Return the end of the last process's stderr."""
         return "" if self._errors is None else self._errors.last_lines()
 
     def page(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Sends the record of the form as applications do: with the library's producer."""
+"""Sends the record of the form with the library's producer, like applications."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from window_consumer.plan.feature import PageContext
 from window_consumer.producer.producer import Producer
 
 _ACK_S: Final = 10.0
-"""How long a person waits for an answer."""
+"""The longest wait for an answer; a person waits."""
 
 
 @frozen
@@ -31,7 +31,7 @@ class FormRecord:
 
 @frozen
 class SentPlace:
-    """Where the brokers wrote the record."""
+    """The place where the brokers wrote the record."""
 
     topic: str
     partition: int
@@ -63,7 +63,7 @@ def send(context: PageContext, worker: str, record: FormRecord) -> SentPlace:
     except TimeoutError:
         raise RunError(
             f"{record.topic}: the brokers have not acknowledged the record within {_ACK_S:g} s; it"
-            " may arrive yet"
+            " may still arrive"
         ) from None
     finally:
         producer.close(timeout=0.0)
@@ -71,7 +71,7 @@ def send(context: PageContext, worker: str, record: FormRecord) -> SentPlace:
 
 
 def _refuse_missing(cluster: Cluster, record: FormRecord) -> None:
-    """Refuse at once what the producer would wait for: a topic or partition may be new."""
+    """Refuse a missing topic or partition at once: the producer would wait for it."""
     found = cluster.topics([record.topic]).get(record.topic)
     if found is None:
         raise UsageError(f"topic: the cluster has no topic {record.topic}: create it")

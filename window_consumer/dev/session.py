@@ -1,4 +1,4 @@
-"""The loop of ``dev``: runs the application, and starts it again after each change."""
+"""The loop of ``dev``: runs the application, and restarts it after each change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from window_consumer.model.redaction import printable
 
 _MOST_NAMED: Final = 3
 
-WAITING: Final = "It starts again when a file changes."
+WAITING: Final = "It restarts when a file changes."
 
 
 class DevSession:
-    """Keeps an application running with the code as it is now. Owner: the main thread."""
+    """Keeps an application running with the current code. Owner: the main thread."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class DevSession:
     def run(self, changes: Iterable[Collection[Path]], is_stopped: Callable[[], bool]) -> None:
         """Run until ``is_stopped``; ``changes`` yields changed files, or nothing, every moment.
 
-        The first start waits for its first turn: from then on no change is missed.
+        The first start waits for its first turn, from which on no change is missed.
         """
         is_due = True
         try:

@@ -1,7 +1,7 @@
-"""What browsers get at the address of the page while the application does not run.
+"""The page that browsers get while the application is not running.
 
-The library's own server suffices: the answer is always the same. It shows the end of the output to
-who asks for this machine by its name: other sites' pages cannot read it.
+The standard library's server suffices: the answer is always the same. It shows the end of the
+output only to requests by this machine's own name: other sites' pages cannot read it.
 """
 
 from __future__ import annotations

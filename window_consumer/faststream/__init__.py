@@ -1,7 +1,7 @@
 """The subscribers of a FastStream Kafka broker, run in our windows (the extra ``faststream``).
 
-Stands on the public names of the package, as an application does. Only this folder knows
-FastStream and aiokafka.
+It uses only public names of the package, like an application. Only this folder knows FastStream and
+aiokafka.
 """
 
 from __future__ import annotations

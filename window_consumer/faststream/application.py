@@ -21,16 +21,16 @@ def worker_of(broker: Any, *, name: str = "faststream", version: str = "") -> Ap
     A handler has the name of its function; a function with several subscribers gives
     ``<function>-<topic>``. Topics, group, ``max_workers``, ``auto_offset_reset`` and batches of a
     subscriber are defaults that the configuration overrides, as are ``ordering: key`` and
-    ``on_failure``: ``block`` for ``AckPolicy.NACK_ON_ERROR``, otherwise ``overtake``. What a call
-    publishes is written after it has returned, and acknowledged before its record is finished.
+    ``on_failure``: ``block`` for ``AckPolicy.NACK_ON_ERROR``, otherwise ``overtake``. Messages that
+    a call publishes are written after it returns, and acknowledged before its record is finished.
 
-    Given the ``FastStream`` application in place of its broker, its lifespan and hooks run in each
-    process, on the event loop that its functions then share; without hooks it is the same.
+    Given the ``FastStream`` application instead of its broker, its lifespan and hooks run in each
+    process, on the event loop that its functions then share; without hooks nothing changes.
 
     Call it after the last subscriber and hook were registered. The broker needs no connection, and
-    can still be run by FastStream: outside our calls nothing of it changes. ``name`` and
-    ``version`` are those of ``App``. Raises UsageError for what has no counterpart here, for a
-    broker of another system, without subscribers, or whose application has hooks.
+    FastStream can still run it: outside our calls it is unchanged. ``name`` and ``version`` are
+    those of ``App``. Raises UsageError for options without a counterpart here, and for a broker of
+    another system, without subscribers, or whose application has hooks.
     """
     service = service_of(broker)
     if service is not None:
@@ -62,12 +62,12 @@ def _with_functions(broker: Any) -> Iterable[Any]:
 
 
 def _place_of(subscriber: Any) -> tuple[str, list[str]]:
-    """Return what orders subscribers: FastStream keeps them in a set, in no order."""
+    """Return the sort key of a subscriber: FastStream keeps them in a set, without order."""
     return subscriber.calls[0].name, list(subscriber.topic_names)
 
 
 def _named(subscribers: list[Any]) -> Iterable[tuple[str, Any]]:
-    """Yield each subscriber with a name of its own."""
+    """Yield each subscriber with a unique name."""
     counts = Counter(each.calls[0].name for each in subscribers)
     for each in subscribers:
         function = each.calls[0].name
@@ -76,7 +76,7 @@ def _named(subscribers: list[Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _observe(broker: Any) -> None:
-    """Let calls see what their functions publish and raise; a second time changes nothing."""
+    """Let calls see their functions' messages and exceptions; repeating it changes nothing."""
     config = broker.config.broker_config
     if not isinstance(config.producer, CallProducer):
         config.producer = CallProducer(config)

@@ -1,4 +1,4 @@
-"""A call of a subscriber: FastStream's own, up to where it would commit."""
+"""A call of a subscriber: FastStream's own, up to its commit."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from window_consumer.faststream.service import Service
 
 
 class CallMiddleware(BaseMiddleware):
-    """The outermost middleware of a broker: sees what a call of ours raises to FastStream.
+    """The outermost middleware of a broker: sees the exceptions of our calls.
 
     FastStream turns these exceptions into acknowledgements, and reports success.
     """
 
     async def consume_scope(self, call_next: Any, msg: Any) -> Any:
-        """Call the next one; note the signal, and whether the message was returned."""
+        """Call the next one; record the signal, and whether the message was nacked."""
         call = current_call()
         if call is None:
             return await call_next(msg)
@@ -56,10 +56,10 @@ class SubscriberCalls:
         self._broker = broker
         self._kind = kind
         self._prepared = False
-        subscriber._build_fastdepends_model()  # noqa: SLF001 - raises now what it would raise later
+        subscriber._build_fastdepends_model()  # noqa: SLF001 - raises its errors early
 
     async def of_record(self, record: Record) -> list[Produce]:
-        """Call it with one record; return what it has published. Raises what it raises."""
+        """Call it with one record; return its published messages. Raises its exceptions."""
         return await self._call(self._kind.message_of(record))
 
     async def of_batch(self, records: list[Record]) -> list[Produce]:
@@ -73,7 +73,7 @@ class SubscriberCalls:
 
     async def _call_here(self, message: Any) -> list[Produce]:
         if not self._prepared:
-            # Again: FastStream(broker), below worker_of, gives the broker another context.
+            # Repeated: FastStream(broker), after worker_of, gives the broker another context.
             self.subscriber._build_fastdepends_model()  # noqa: SLF001 - only start() calls it,
             self._broker._setup_logger()  # noqa: SLF001 - and this, and it consumes
             self._prepared = True
@@ -83,10 +83,10 @@ class SubscriberCalls:
             except HandlerException as signal:  # AckPolicy.ACK_FIRST lets them through
                 call.signal = signal
             except SubscriberNotFound as error:
-                raise Fatal("no filter of the subscriber takes this message") from error
+                raise Fatal("no filter of the subscriber accepts this message") from error
             except (StopConsume, SystemExit) as stop:
                 raise Fatal(
-                    f"the handler raised {type(stop).__name__}, and one message does not stop a"
+                    f"the handler raised {type(stop).__name__}, but one message does not stop a"
                     " worker: set retry.when_spent to stop, and raise another exception"
                 ) from stop
             except Exception as error:
@@ -100,10 +100,10 @@ _LIBRARIES: Final = {"contextlib", "msgspec", "pydantic", "pydantic_core"}
 
 
 def _is_about_arguments(error: Exception) -> bool:
-    """Return whether a message does not fit what a function, or its dependency, takes.
+    """Return whether a message does not fit the arguments of a function or its dependency.
 
-    The class of the error does not say so: functions raise the same where they validate something.
-    FastDepends calls its serializer for arguments, and its ``response`` for what is returned.
+    The class of the error does not show this: functions raise the same for their own validation.
+    FastDepends calls its serializer for arguments, and its ``response`` for return values.
     """
     frames = [frame for frame, _ in walk_tb(error.__traceback__)][::-1]
     for frame, caller in zip_longest(frames, frames[1:]):
@@ -117,9 +117,9 @@ def _is_about_arguments(error: Exception) -> bool:
 
 
 def _is_about_others(error: Exception, model: Any) -> bool:
-    """Return whether only arguments are wrong that come from the application, not the message.
+    """Return whether only the application's arguments are wrong, not the message.
 
-    Such as a value that nobody has put into the context: the same message may succeed later.
+    An example is a value that is missing in the context: the same message may succeed later.
     """
     wrong = {each["loc"][0] for each in getattr(error, "errors", list)() if each["loc"]}
     fields = getattr(model, "custom_fields", {}).values()
@@ -133,7 +133,7 @@ def _reads_message(field: Any) -> bool:
 
 
 def _results_of(call: PublishingCall) -> list[Produce]:
-    """Return a call's results, or raise what its signal means here."""
+    """Return a call's results, or raise the equivalent of its signal."""
     signal = call.signal
     if call.nacked and signal is None:
         signal = NackMessage()

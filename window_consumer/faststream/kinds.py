@@ -14,12 +14,12 @@ CREATE_TIME = 1
 
 
 class BrokerKind(Protocol):
-    """What differs between the brokers."""
+    """The differences between the brokers."""
 
     def message_of(self, record: Record) -> Any:
         """Return a record as the broker's client delivers it.
 
-        A copy of the ladder has the place of the first delivery, which a function may log or keep.
+        A copy in the ladder gets the place of its first delivery, which a function may log or keep.
         """
 
     def options_of(self, subscriber: Any) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class BrokerKind(Protocol):
 
 @frozen
 class ConfluentMessage:
-    """A record with the methods of ``confluent_kafka.Message``, whose class has no public maker."""
+    """A record with the methods of ``confluent_kafka.Message``, which has no public constructor."""
 
     record: Record
 
@@ -138,9 +138,9 @@ _KINDS: dict[str, BrokerKind] = {
 
 
 def kind_of(broker: Any) -> BrokerKind:
-    """Return a broker's kind. Raise UsageError for one of another system, and for other objects."""
+    """Return a broker's kind. Raises UsageError for brokers of other systems and other objects."""
     for module, kind in _KINDS.items():
-        known = sys.modules.get(module)  # it is imported, if the broker is one of it
+        known = sys.modules.get(module)  # imported already if the broker belongs to it
         if known is not None and isinstance(broker, known.KafkaBroker):
             return kind
     given = f"{type(broker).__module__}.{type(broker).__qualname__}"
@@ -150,12 +150,12 @@ def kind_of(broker: Any) -> BrokerKind:
 
 
 def headers_of(record: Record) -> list[tuple[str, bytes]]:
-    """Return a record's headers, with an empty value where there is none."""
+    """Return a record's headers, with empty values instead of None."""
     return [(name, value or b"") for name, value in record.headers]
 
 
 def common_options(subscriber: Any, offset_reset: str) -> dict[str, Any]:
-    """Return what subscribers of both kinds have, as keys of a worker."""
+    """Return the options of both kinds of subscribers as keys of a worker."""
     from faststream import AckPolicy  # noqa: PLC0415 - may be missing
 
     blocks = subscriber.ack_policy is AckPolicy.NACK_ON_ERROR
@@ -167,5 +167,5 @@ def common_options(subscriber: Any, offset_reset: str) -> dict[str, Any]:
 
 
 def batch_options(subscriber: Any, wait_ms: float) -> dict[str, Any]:
-    """Return the size of batches, and how long one waits, as keys of a worker."""
+    """Return the size and wait of batches as keys of a worker."""
     return {"max_records": subscriber.max_records, "max_wait": f"{max(1, round(wait_ms))}ms"}

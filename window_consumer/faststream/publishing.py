@@ -1,7 +1,7 @@
-"""What a call publishes becomes its results.
+"""Messages that a call publishes become its results.
 
-FastStream's own producer encodes each message; only the client below it is ours, and keeps what it
-is given.
+FastStream's own producer encodes each message; only the client below it is ours, and keeps the
+messages.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ class PublishingCall:
     """One call of a subscriber. Owner: the task that makes it."""
 
     results: list[Produce] = field(factory=list)
-    """What it has published, in order."""
+    """The published messages, in order."""
     signal: BaseException | None = None
-    """What the function raised for FastStream, such as ``NackMessage``."""
+    """The function's signal to FastStream, such as ``NackMessage``."""
     nacked: bool = False
     """Whether the function has called ``message.nack()``."""
     ended: bool = False
-    """Whether its results are taken: what is published later would be lost."""
+    """Whether its results are taken; later messages would be lost."""
 
 
 _CALL: ContextVar[PublishingCall | None] = ContextVar("window_consumer_faststream", default=None)
 
 
 def current_call() -> PublishingCall | None:
-    """Return the call that runs here; None outside of calls, such as in a web application."""
+    """Return the running call; None outside calls, such as in a web application."""
     return _CALL.get()
 
 
 @contextmanager
 def call_begun() -> Iterator[PublishingCall]:
-    """Yield the call that runs in this block."""
+    """Yield a call for this block."""
     call = PublishingCall()
     token = _CALL.set(call)
     try:
@@ -55,9 +55,9 @@ def call_begun() -> Iterator[PublishingCall]:
 
 
 class CallProducer:
-    """Stands before a broker's producer, and takes what is published within a call of ours.
+    """Wraps a broker's producer, and takes messages published within our calls.
 
-    Outside of calls the broker's own producer answers. Any event loop may use it.
+    Outside our calls the broker's own producer works. Any event loop may use it.
     """
 
     def __init__(self, config: Any):
@@ -80,7 +80,7 @@ class CallProducer:
         return await (await self._producer()).publish_batch(command)
 
     async def request(self, command: Any) -> Any:
-        """Let FastStream refuse it: its Kafka brokers have no requests."""
+        """Let FastStream refuse it: its Kafka brokers do not support requests."""
         return await self._own.request(command)
 
     async def _producer(self) -> Any:
@@ -105,7 +105,7 @@ class RecordingClient:
     async def start(self) -> None:
         """Connect nothing."""
 
-    async def send(  # noqa: PLR0913 - what a record has
+    async def send(  # noqa: PLR0913 - the parts of a record
         self,
         topic: str,
         value: bytes | None = None,
@@ -115,12 +115,12 @@ class RecordingClient:
         headers: Headers | None = None,
         no_confirm: bool = True,  # noqa: FBT001, FBT002 - FastStream's name; aiokafka has none
     ) -> asyncio.Future[None] | None:
-        """Keep one record; answer as the client does once it is acknowledged."""
+        """Keep one record; answer like the client after an acknowledgement."""
         call = current_call()
         if call is None or call.ended:
             raise UsageError(
                 f"a message for {topic} was published after its handler had returned: await"
-                " broker.publish() in the handler, or what it publishes is lost with the process"
+                " broker.publish() in the handler, or the message may be lost with the process"
             )
         call.results.append(
             Produce(
@@ -154,7 +154,7 @@ class RecordingClient:
 
 @define
 class RecordedBatch:
-    """A batch as FastStream fills one."""
+    """A batch that FastStream fills."""
 
     rows: list[tuple[bytes | str | None, bytes | None, int | None, Headers]] = field(factory=list)
 
@@ -166,7 +166,7 @@ class RecordedBatch:
         timestamp: int | None = None,
         headers: Headers,
     ) -> bool:
-        """Add a record; always True, as there is room."""
+        """Add a record; always True, because there is room."""
         self.rows.append((key, value, timestamp, headers))
         return True
 

@@ -1,4 +1,4 @@
-"""What FastStream has and a worker has not: refused by name, with what to do instead."""
+"""Options of FastStream that a worker lacks: refused by name, with the alternative."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from faststream import AckPolicy
 from window_consumer import UsageError
 
 KNOWN: Final = "0.7."
-"""The versions whose subscribers we call: that is not part of FastStream's public interface."""
+"""The versions whose subscribers we can call, which is not public in FastStream."""
 
 
 def refuse_broker(broker: Any) -> None:
-    """Raise UsageError for a broker that consumes already."""
+    """Raise UsageError for a broker that already consumes."""
     if broker.running:
         raise UsageError(
-            "worker_of: FastStream runs this broker already: two consumers would share its groups;"
+            "worker_of: FastStream already runs this broker: two consumers would share its groups;"
             " run the subscribers in one of the two"
         )
 
 
 def refuse_version(found: str) -> None:
-    """Raise UsageError for a version of FastStream that is not known."""
+    """Raise UsageError for an unknown version of FastStream."""
     if not found.startswith(KNOWN):
         raise UsageError(
-            f"worker_of works with FastStream {KNOWN}x, and {found} is installed: pip install"
+            f"worker_of works with FastStream {KNOWN}x, but {found} is installed: pip install"
             " 'window-consumer[faststream]'"
         )
 
@@ -42,7 +42,7 @@ def refuse_subscriber(subscriber: Any) -> None:
 def _problems(subscriber: Any) -> Iterator[str]:
     if subscriber.partitions:
         yield (
-            "partitions= assigns partitions by hand, and a worker has those of its group: name the"
+            "partitions= assigns partitions manually, but a worker gets its group's: name the"
             " topic instead, or read all partitions with `delivery: broadcast`"
         )
     if getattr(subscriber, "pattern", None):
@@ -51,7 +51,7 @@ def _problems(subscriber: Any) -> Iterator[str]:
             " with @app.handler(patterns=[...])"
         )
     if getattr(subscriber, "_listener", None) is not None:
-        yield "listener= is never called: a worker commits and hands over partitions by itself"
+        yield "listener= is never called: a worker commits and releases partitions by itself"
     if subscriber.ack_policy is AckPolicy.MANUAL:
         yield (
             "AckPolicy.MANUAL leaves commits to the function: remove it; a record is finished when"

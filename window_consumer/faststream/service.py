@@ -19,14 +19,14 @@ Application = FastStream | AsgiFastStream
 
 _HOOKS: Final = ("on_startup", "after_startup", "on_shutdown", "after_shutdown")
 _NO_LIFESPAN: Final = "Application.__init__."
-"""How the name of the function begins that stands where no lifespan was given."""
+"""The prefix of FastStream's default lifespan function."""
 
 
 class Service:
     """Runs the hooks once per process, on the event loop of the first worker.
 
-    Resources belong to the loop on which they were opened, and FastStream has one. So the other
-    workers' calls run there, too. Owner: the loops of the workers.
+    Resources belong to the loop that opened them, and FastStream has one. So the other workers'
+    calls also run there. Owner: the loops of the workers.
     """
 
     def __init__(self, application: Application):
@@ -57,7 +57,7 @@ class Service:
             self._home = None
 
     async def at_home(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return a call's result, made on the loop of the hooks. Raises what it raises."""
+        """Run a call on the loop of the hooks; return its result or raise its exception."""
         home = self._home
         if home is None or home is asyncio.get_running_loop():
             return await call()
@@ -97,21 +97,21 @@ async def _called_on(
 
 
 def service_of(broker: Any) -> Service | None:
-    """Return what runs the hooks, if a FastStream application was given in place of a broker."""
+    """Return the runner of the hooks, if a FastStream application was given instead of a broker."""
     return Service(broker) if isinstance(broker, Application) else None
 
 
 def only_broker_of(application: Any) -> Any:
-    """Return an application's broker. Raises UsageError if it has not one, or serves HTTP."""
+    """Return an application's only broker. Raises UsageError without one, or if it serves HTTP."""
     if getattr(application, "routes", ()):
         raise UsageError(
-            "worker_of: asgi_routes= of AsgiFastStream are not served: leave them out, or serve"
-            " them in a process of their own"
+            "worker_of: asgi_routes= of AsgiFastStream are not served: remove them, or serve"
+            " them in a separate process"
         )
     if len(application.brokers) != 1:
         raise UsageError(
-            f"worker_of: the FastStream application has {len(application.brokers)} brokers, and"
-            " worker_of takes one: give each an application of its own"
+            f"worker_of: the FastStream application has {len(application.brokers)} brokers, but"
+            " worker_of takes one: give each its own application"
         )
     return application.brokers[0]
 
@@ -123,7 +123,7 @@ def refuse_hooks(broker: Any) -> None:
     if hooks:
         raise UsageError(
             f"worker_of: the broker's FastStream application has {', '.join(hooks)}, which a worker"
-            " of the broker alone does not run: call worker_of(app) with the application"
+            " of only the broker does not run: call worker_of(app) with the application"
         )
 
 

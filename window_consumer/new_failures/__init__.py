@@ -1,1 +1,1 @@
-"""New failures: what no other version of the application has among its dead letters."""
+"""New failures: those that no other version of the application has among its dead letters."""

@@ -13,15 +13,15 @@ from window_consumer.model.offset_ranges import Span
 from window_consumer.model.record import TopicPartition
 
 MOST: Final = 10_000
-"""The newest dead letters that are read at a start: a second or so."""
+"""How many of the newest dead letters a start reads; takes about a second."""
 
 
 @frozen
 class FailureBaseline:
-    """What the newest dead letters of a worker say."""
+    """The evidence in the newest dead letters of a worker."""
 
     fingerprints: frozenset[str]
-    """Those of other versions."""
+    """The fingerprints of other versions."""
     dead_letters: int
     """How many were read."""
 
@@ -31,7 +31,7 @@ def failure_baseline(
 ) -> FailureBaseline:
     """Return the fingerprints in the newest dead letters that this version did not write.
 
-    Dead letters without a version count as those of another one. Raises the reader's errors.
+    Dead letters without a version count as another version's. Raises the reader's errors.
     """
     spans = {name: span for topic in topics for name, span in reader.spans(topic).items()}
     own, found, count = version.encode(), set(), 0
@@ -46,7 +46,7 @@ def failure_baseline(
 
 
 def newest(spans: Mapping[TopicPartition, Span], most: int) -> dict[TopicPartition, Span]:
-    """Return the ends of these spans, of equal lengths as far as they go, ``most`` in all."""
+    """Return the ends of these spans, of equal lengths if possible, ``most`` in total."""
     ends, left = {}, most
     for index, (name, span) in enumerate(sorted(spans.items(), key=lambda each: each[1].count)):
         count = min(span.count, left // (len(spans) - index))

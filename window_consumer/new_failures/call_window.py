@@ -8,7 +8,7 @@ from typing import Final
 from attrs import define, field
 
 PARTS: Final = 12
-"""The window moves in steps of a twelfth: old calls leave it so much later at most."""
+"""The window moves in steps of a twelfth, so old calls leave at most one step late."""
 
 
 @define

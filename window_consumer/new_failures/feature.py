@@ -1,4 +1,4 @@
-"""New failures as a feature: what a worker knows at its start, its rule, log lines and metrics."""
+"""New failures as a feature: a worker's baseline, its rule, log lines and metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from window_consumer.plan.start_timeout import LOGGER
 from window_consumer.plan.topics.prepared_worker import Prepared, PreparedWorker
 
 _NO_VERSION: Final = (
-    "needs the version of the application, to tell its failures from those of others:"
+    "needs the version of the application, to compare its failures with other versions':"
     ' App(..., version="2.4.0")'
 )
 
@@ -49,7 +49,7 @@ class RunningNewFailures(RunningFeature):
         with TopicReader(plan.consumer, worker.log, oauth_token=prepared.oauth_token) as reader:
             known = failure_baseline(reader, dict.fromkeys(topics), self._version)
         LOGGER.info(
-            "%s: other versions than %s have %d fingerprints among the newest %d dead letters",
+            "%s: versions other than %s have %d fingerprints among the newest %d dead letters",
             plan.name,
             self._version,
             len(known.fingerprints),
@@ -74,13 +74,13 @@ class RunningNewFailures(RunningFeature):
         return [rule]
 
     def figures_of(self, worker: str) -> NewFailureFigures | None:
-        """Return what a worker's rule has counted."""
+        """Return the figures of a worker's rule."""
         rule = self._rules.get(worker)
         return None if rule is None else rule.figures
 
 
 class NewFailuresFeature(Feature):
-    """Failures that come with a version of the application."""
+    """Failures that a version of the application introduces."""
 
     name = "new_failures"
     metrics = METRICS
@@ -97,7 +97,7 @@ class NewFailuresFeature(Feature):
             raise ConfigError("\n".join(problems))
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
-        """Watch the workers whose configuration says so. Raises ConfigError without a version."""
+        """Watch the workers with this rule. Raises ConfigError without a version."""
         if not any(map(is_watched, start.plan.workers)):
             return nullcontext()
         self.refuse(start.plan)

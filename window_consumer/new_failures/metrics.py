@@ -23,15 +23,15 @@ METRICS: Final[tuple[Metric, ...]] = (
         "window_consumer.new_failure.calls",
         MetricKind.COUNTER,
         "{call}",
-        "First calls of records that failed with a fingerprint which no other version of the"
-        " application had among its dead letters at the start, and which nobody has accepted.",
+        "First calls of records that failed with a new fingerprint: no other version of the"
+        " application had it among its dead letters at the start, and nobody has accepted it.",
         _of(lambda figures: figures.calls),
     ),
     Metric(
         "window_consumer.new_failure.undecided",
         MetricKind.GAUGE,
         "{fingerprint}",
-        "Such fingerprints that take more than on_new_failure.share of the calls, until somebody"
+        "New fingerprints with more than on_new_failure.share of the calls, until somebody"
         " resumes the worker.",
         _of(lambda figures: figures.undecided),
     ),

@@ -1,4 +1,4 @@
-"""The rule of one worker: which failures are new, and when they are too many."""
+"""The rule of one worker: which failures are new, and when there are too many."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FailedCall:
 
 @frozen
 class NewFailure:
-    """A fingerprint that is new with this version and takes too many calls."""
+    """A fingerprint that is new in this version and has too many calls."""
 
     fingerprint: str
     last: FailedCall
@@ -53,7 +53,7 @@ class NewFailure:
 
 @frozen
 class NewFailureFigures:
-    """What metrics show of one worker."""
+    """The figures of one worker."""
 
     calls: int
     undecided: int
@@ -62,8 +62,8 @@ class NewFailureFigures:
 class NewFailureRule(PauseRule):
     """Finds new failures of one worker, and pauses it if configured to. Owner: poll thread.
 
-    A record's first call in each topic counts, so that a bad record is not counted for each retry.
-    A batch is one call. ``RetryLater`` is no failure: it says what to do.
+    Only a record's first call in each topic counts, so that a bad record is not counted for each
+    retry. A batch is one call. ``RetryLater`` is not a failure, but a request.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class NewFailureRule(PauseRule):
         self._found: dict[str, NewFailure] = {}
         self._accepted: set[str] = set()
         self._unjudged: dict[str, FailedCall] = {}
-        """The last failure of fingerprints that have failed since they were judged."""
+        """The last failure of each fingerprint that has failed since it was judged."""
         self._last_batch: tuple[object, str] | None = None
         self._calls = 0
 
     @property
     def figures(self) -> NewFailureFigures:
-        """What it has counted. Any thread may read (a little stale)."""
+        """Its figures. Any thread may read them (slightly outdated)."""
         return NewFailureFigures(self._calls, len(self._found))
 
     def pauses(self, now: float) -> bool:
@@ -122,7 +122,7 @@ class NewFailureRule(PauseRule):
         ]
 
     def accept(self) -> None:
-        """Let this version fail like that from now on."""
+        """Accept these failures for this version."""
         if self._found:
             self._on_accepted(tuple(self._found.values()))
             self._accepted.update(self._found)

@@ -1,1 +1,1 @@
-"""Projects: `init` creates one from the files beside it, and nothing of it runs in a worker."""
+"""Projects: `init` creates one from the files in this folder; none of it runs in a worker."""

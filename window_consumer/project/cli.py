@@ -51,7 +51,7 @@ def new_group() -> None:
 
 @new_group.command("handler")
 @click.argument("name")
-@click.option("--topic", metavar="TOPIC", help="What it reads; by default the topic of its name.")
+@click.option("--topic", metavar="TOPIC", help="The topic to read; by default the one of its name.")
 @click.option("--async", "is_async", is_flag=True, help="A coroutine.")
 @click.option("--batch", "is_batch", is_flag=True, help="A function of a list of records.")
 @json_option

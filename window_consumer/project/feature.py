@@ -10,7 +10,7 @@ from window_consumer.plan.feature import Feature
 
 
 class ProjectFeature(Feature):
-    """New projects, and what is added to them."""
+    """New projects, and additions to them."""
 
     name = "project"
     commands: ClassVar[Mapping[str, str]] = MappingProxyType(

@@ -23,11 +23,11 @@ from window_consumer.project.templates import filled
 
 _PACKAGE: Final = "window_consumer"
 _IMPORTED: Final = "Record"
-"""What the code of each form needs."""
+"""The imports of each form."""
 
 
 class HandlerForm(Enum):
-    """What a handler is; the value is the file with its code."""
+    """The form of a handler; the value is the file with its code."""
 
     RECORD = "handler.py"
     COROUTINE = "async_handler.py"
@@ -36,7 +36,7 @@ class HandlerForm(Enum):
 
 @frozen
 class ProjectLayout:
-    """Where a project keeps what a handler consists of."""
+    """The places for a handler's parts in a project."""
 
     name: str
     module: Path
@@ -74,7 +74,7 @@ def add_handler(directory: Path, name: str, topic: str, form: HandlerForm) -> li
 
 
 def layout_of(directory: Path) -> ProjectLayout:
-    """Read from pyproject.toml where a project has its application; UsageError if it is none."""
+    """Read the place of the application from pyproject.toml; UsageError without one."""
     file = directory / "pyproject.toml"
     try:
         content = tomllib.loads(_read(file))
@@ -102,7 +102,7 @@ def layout_of(directory: Path) -> ProjectLayout:
 
 
 def with_handler(source: str, layout: ProjectLayout, name: str, code: str) -> str:
-    """Return a module with a handler at its end, and what that needs imported."""
+    """Return a module with a handler at its end, and its imports."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
@@ -144,7 +144,7 @@ def with_worker(text: str, file: Path, name: str, worker: str) -> str:
 
 
 def _check_added(before: Mapping[str, Any], changed: str, file: Path, worker: Any) -> None:
-    """Refuse a change that is not just one more worker: a layout that is not understood."""
+    """Refuse a change that is not exactly one more worker: the layout is not understood."""
     try:
         after = yaml.safe_load(changed)
     except yaml.YAMLError:
@@ -175,7 +175,7 @@ def _bound(body: Iterable[ast.stmt]) -> Iterable[str]:
 
 
 def _with_import(source: str, tree: ast.Module) -> str:
-    """Return a module with the import, in the line that imports from the package, if it can."""
+    """Return a module with the import, if possible in the line that imports from the package."""
     lines = source.splitlines(keepends=True)
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     for node in imports:

@@ -1,4 +1,4 @@
-"""Creates a project from the files of ``files/``: what they say stands there, not here."""
+"""Creates a project from the files of ``files/``, which have all of its contents."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LONGEST_NAME: Final = 100
 
 
 def project_name(directory: Path) -> str:
-    """Return a directory's name as groups and packages may have it: lower case and hyphens.
+    """Return a directory's name in the form for groups and packages: lower case and hyphens.
 
-    Raises UsageError if nothing of it is left, or it is too long.
+    Raises UsageError if nothing is left of it, or it is too long.
     """
     base = directory.resolve().name
     name = re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")
@@ -38,7 +38,7 @@ SCHEMA: Final = "workers.schema.json"
 def create_project(directory: Path, schema: Mapping[str, Any]) -> list[str]:
     """Write the files of a new project; return their paths in it, sorted.
 
-    ``schema`` is the JSON Schema of its configuration, with which editors complete keys.
+    ``schema`` is the JSON Schema of its configuration, for completion in editors.
     Raises UsageError, before anything is written, if the directory is not empty, is not a directory
     or has no usable name.
     """

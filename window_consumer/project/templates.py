@@ -1,4 +1,4 @@
-"""The files that projects are made of: package data with ``{{placeholders}}``."""
+"""The template files of projects: package data with ``{{placeholders}}``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from typing import Final
 
 _SUFFIX: Final = ".template"
-"""Keeps tools for Python from taking the files for parts of this package."""
+"""Keeps Python tools from treating the files as parts of this package."""
 
 
 def filled(folder: str, values: Mapping[str, str]) -> dict[str, str]:

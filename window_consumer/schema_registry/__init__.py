@@ -1,4 +1,4 @@
-"""Schema Registry: a worker's values are read by the schemas that their producers have registered.
+"""Schema Registry: reads a worker's values by the schemas that their producers registered.
 
 Only this package knows Confluent's registry client and deserialisers.
 """

@@ -1,8 +1,8 @@
-"""A registry's client: what an answer says of a value, and what it says of the registry.
+"""A registry's client: distinguishes missing schemas from outages.
 
-The registry itself answers that it has no such schema: that concerns the record. Everything else
-(no answer, a refused login, an error of the server, a page of a proxy) is an outage: the same value
-can be read later.
+If the registry itself answers that it has no such schema, the record is bad. Everything else (no
+answer, a refused login, an error of the server, a page of a proxy) is an outage: the same value can
+be read later.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ T = TypeVar("T")
 _TYPES: Final = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
 _LOGIN_REFUSED: Final = {401, 403}
 _NO_ANSWER_OF_A_REGISTRY: Final = (ValueError, TypeError, LookupError, AttributeError)
-"""What the client raises for answers with status 200 that are no JSON, or other JSON."""
+"""The client's exceptions for answers with status 200 that are not the expected JSON."""
 _MISSING_S: Final = 5.0
-"""How long a schema counts as missing: a stretch of records with its id asks once in this time."""
+"""How long a schema counts as missing; records with its id ask only once in this time."""
 _MOST_MISSING: Final = 1000
 
 
 class RegistryOutageError(WindowConsumerError, ConnectionError):
-    """The registry did not say what the schema is; the value can be read once it does."""
+    """The registry did not return the schema; the value can be read once it does."""
 
 
 class RegistryClient(SchemaRegistryClient):
-    """Asks a registry for schemas, each once. Any thread may ask.
+    """Fetches schemas from a registry, each once. Any thread may ask.
 
-    Raises RegistryOutageError, or SchemaRegistryError where there is no such schema.
+    Raises RegistryOutageError, or SchemaRegistryError if there is no such schema.
     """
 
     def __init__(self, config: SchemaConfig):
@@ -75,7 +75,7 @@ class RegistryClient(SchemaRegistryClient):
         *args: Any,
         **more: Any,
     ) -> RegisteredSchema:
-        """Return a schema to which another one refers."""
+        """Return a schema that another one references."""
         ask = super().get_version
         what = f"version {version} of {subject_name}"
         return self._asked(what, lambda: ask(subject_name, version, *args, **more))
@@ -131,12 +131,12 @@ class RegistryClient(SchemaRegistryClient):
         is_schema = _is_schema(schema)
         if is_schema and self.is_of_format(schema):
             return
-        self.clear_caches()  # type: ignore[no-untyped-call] # the client has kept the answer
+        self.clear_caches()  # type: ignore[no-untyped-call] # cached by the client
         if not is_schema:
             raise RegistryOutageError(_no_registry(self.where, what))
         raise RegistryOutageError(
-            f"{self.where}: {what} is of type {schema.schema_type}, and the worker's schema.format"
-            f" is {self._format}: correct the key, or give such records a worker of their own"
+            f"{self.where}: {what} is of type {schema.schema_type}, but the worker's schema.format"
+            f" is {self._format}: correct the key, or use another worker for such records"
         )
 
     def _refuse_missing(self, key: object) -> None:
@@ -155,7 +155,7 @@ class RegistryClient(SchemaRegistryClient):
 
 
 def _answer_of(asked: Future[Schema]) -> Schema:
-    """Return what another thread is asking for, or raise what it has raised."""
+    """Return the schema that another thread is requesting, or raise its exception."""
     try:
         return asked.result()
     except SchemaRegistryError as error:
@@ -165,13 +165,13 @@ def _answer_of(asked: Future[Schema]) -> Schema:
 
 
 def _again(error: SchemaRegistryError) -> SchemaRegistryError:
-    """Return the same error, for another thread: raising one adds to its traceback."""
+    """Return a copy of the error for another thread, because raising adds to the traceback."""
     return SchemaRegistryError(error.http_status_code, error.error_code, error.error_message)
 
 
 @contextmanager
 def _outages(where: str, what: str) -> Iterator[None]:
-    """Raise RegistryOutageError for everything that says nothing of a schema."""
+    """Raise RegistryOutageError for every error that is not about a schema."""
     try:
         yield
     except SchemaRegistryError as error:
@@ -195,7 +195,7 @@ def _outages(where: str, what: str) -> Iterator[None]:
 
 
 def _is_schema(schema: Schema) -> bool:
-    """Return whether an answer has a schema, as far as its text shows."""
+    """Return whether an answer seems to have a schema, by its text."""
     text: object = schema.schema_str
     if not text or not isinstance(text, str):
         return False
@@ -209,9 +209,7 @@ def _is_schema(schema: Schema) -> bool:
 
 
 def _no_registry(where: str, what: str) -> str:
-    return (
-        f"{where} does not answer as a registry does when asked for {what}: check schema.registry"
-    )
+    return f"{where} does not answer like a registry when asked for {what}: check schema.registry"
 
 
 def _properties(config: SchemaConfig) -> dict[str, Any]:

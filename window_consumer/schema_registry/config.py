@@ -15,7 +15,7 @@ from window_consumer.config.sections.worker import WorkerConfig
 
 _MESSAGE: Final = "the class of a message, such as shop.orders_pb2:Order"
 _MODULE_AND_CLASS: Final = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
-_LOGIN: Final = "user and password, as keys beside it"
+_LOGIN: Final = "user and password as separate keys"
 
 
 def _wrong_message(text: str) -> str | None:
@@ -29,7 +29,7 @@ class SslConfig:
     ca: str | None = field(
         default=None,
         metadata=about(
-            "A file or directory with the certificates that the registry's must be signed by.",
+            "A file or directory with the certificates that must have signed the registry's.",
             kind=kinds.text("a file or a directory"),
             default="those of certifi",
         ),
@@ -68,7 +68,7 @@ class SchemaConfig:
     registry: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "The URL of the Schema Registry; several of one registry have commas between them.",
+            "The URL of the Schema Registry; separate several of one registry by commas.",
             kind=urls.urls("a URL such as https://registry.internal:8081", _LOGIN),
             default="none: required in a section schema",
         ),
@@ -114,24 +114,24 @@ class SchemaConfig:
         metadata=about(
             "How long one request to the registry may take. Each schema is requested once.",
             kind=kinds.duration(0.1, 300.0),
-            reason="a registry that takes longer is out of service",
+            reason="a registry that takes longer is down",
         ),
     )
 
 
 def conflicts(section: SchemaConfig, given: Collection[str]) -> Iterator[Problem]:
-    """Yield what is wrong although each key alone is right."""
+    """Yield conflicts between valid keys."""
     if section.message is not None and section.format in {"avro", "json"}:
-        message = f"is for format: protobuf, and format is {section.format}: take it out"
+        message = f"is for format: protobuf, but format is {section.format}: remove it"
         yield Problem(("message",), message)
     if (section.user is None) != (section.password is None):
         there, missing = ("user", "password") if section.password is None else ("password", "user")
-        yield Problem((missing,), f"is missing: {there} is of no use without it")
+        yield Problem((missing,), f"is missing: {there} is useless without it")
     ssl = section.ssl
     if ssl.certificate is None and (ssl.key is not None or ssl.key_password is not None):
-        yield Problem(("ssl", "certificate"), "is missing: a key is of no use without it")
+        yield Problem(("ssl", "certificate"), "is missing: a key is useless without it")
     if "ssl" in given and any(url.startswith("http://") for url in section.registry):
-        yield Problem(("ssl",), "is of no use: registry begins with http://, write https://")
+        yield Problem(("ssl",), "has no effect: registry begins with http://, write https://")
 
 
 def _relations(worker: WorkerConfig, given: Collection[str]) -> Iterator[Problem]:
@@ -144,8 +144,8 @@ def _relations(worker: WorkerConfig, given: Collection[str]) -> Iterator[Problem
     if section.format is None:
         yield Problem((SECTION.name, "format"), "is missing: one of avro, json or protobuf")
     if worker.handled_by:
-        message = f"has no use beside {worker.handled_by}, which hands on values as they are"
-        yield Problem((SECTION.name,), f"{message}: take one of them out")
+        message = f"has no effect beside {worker.handled_by}, which passes values on unchanged"
+        yield Problem((SECTION.name,), f"{message}: remove one of them")
 
 
 SECTION: Final = Section(

@@ -17,7 +17,7 @@ from window_consumer.plan.topics.prepared_worker import PreparedWorker
 from window_consumer.runtime.calls.layer import CallLayer
 from window_consumer.schema_registry.config import SECTION, SchemaConfig
 
-# Confluent's registry client is optional, and imported where a worker has a registry.
+# Confluent's registry client is optional, and imported only if a worker has a registry.
 
 
 class SchemaRegistryFeature(Feature):
@@ -30,7 +30,7 @@ class SchemaRegistryFeature(Feature):
     def handlers_of(
         self, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
     ) -> Mapping[str, HandlerSpec]:
-        """Return handlers that get values as their schemas describe them.
+        """Return handlers that get values decoded by their schemas.
 
         Raises InvalidError for handlers that cannot, and UsageError without Confluent's client.
         """
@@ -39,8 +39,8 @@ class SchemaRegistryFeature(Feature):
             return handlers
         if all(each.parameters.decoder is None for each in handlers.values()):
             message = (
-                f"has no use: the handler {' and '.join(handlers)} takes the record alone. Give it"
-                " the value, as in (order: dict[str, Any], record: Record)"
+                f"has no effect: the handler {' and '.join(handlers)} takes only the record. Let it"
+                " take the value, as in (order: dict[str, Any], record: Record)"
             )
             raise InvalidError(Problem((SECTION.name,), message))
         with _needing_the_extra(worker):
@@ -69,7 +69,7 @@ class SchemaRegistryFeature(Feature):
         return decode
 
     def findings(self, plan: AppPlan, timeout_s: float | None) -> Sequence[CheckFindings]:
-        """Return what the registries say of the topics, see ``registries_of``."""
+        """Return the registries' answers about the topics, see ``registries_of``."""
         del timeout_s
         workers = [each.config for each in plan.workers]
         if not any(each.section(SchemaConfig).registry for each in workers):
@@ -79,7 +79,7 @@ class SchemaRegistryFeature(Feature):
         return tuple(registries_of(workers))
 
     def starting(self, start: AppStart) -> AbstractContextManager[RunningFeature | None]:
-        """Fetch schemas beside event loops."""
+        """Fetch schemas outside event loops."""
         del start
         return nullcontext(RunningSchemas())
 
@@ -100,7 +100,7 @@ class RunningSchemas(RunningFeature):
     """The schemas of workers with coroutines."""
 
     def layers_of(self, worker: PreparedWorker) -> Sequence[CallLayer]:
-        """Return what fetches schemas before coroutines are called."""
+        """Return the layer that fetches schemas before coroutines are called."""
         plan = worker.plan
         if not plan.is_async or not plan.config.section(SchemaConfig).registry:
             return ()

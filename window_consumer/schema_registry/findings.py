@@ -1,4 +1,4 @@
-"""What ``check --connect`` finds in registries: the subjects of the topics that workers read."""
+"""The findings of ``check --connect`` in registries: the subjects of the workers' topics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RegistryFindings:
 
 
 def registries_of(workers: Sequence[WorkerConfig]) -> Iterator[RegistryFindings]:
-    """Yield what registries say of the topics that the workers name.
+    """Yield the registries' answers about the workers' topics.
 
     Raises UsageError for a subject of another format, RunError for a registry that does not answer.
     """
@@ -59,7 +59,7 @@ def _findings(
         return RegistryFindings(worker, client.where, subject, None, None)
     if not client.is_of_format(latest.schema):
         raise UsageError(
-            f"{worker}: schema.format is {section.format}, and the schemas of {subject} in"
+            f"{worker}: schema.format is {section.format}, but the schemas of {subject} in"
             f" {client.where} are of type {latest.schema.schema_type}: correct schema.format"
         )
     return RegistryFindings(worker, client.where, subject, latest.version, latest.schema_id)

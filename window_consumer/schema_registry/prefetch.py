@@ -1,4 +1,4 @@
-"""Schemas are fetched beside the event loop: a request on it would hold up all other calls."""
+"""Fetches schemas outside the event loop, where a request would delay all other calls."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class SchemaPrefetch:
         self._fetching: dict[bytes, asyncio.Task[None]] = {}
 
     async def of(self, records: list[Record]) -> None:
-        """Return when the schemas of these records are there, or known to be missing.
+        """Wait until the schemas of these records are fetched, or known to be missing.
 
-        Raises RegistryOutageError if the registry cannot be asked.
+        Raises RegistryOutageError if the registry cannot be reached.
         """
         for record in records:
             schema = _id_of(record)
@@ -53,7 +53,7 @@ class SchemaPrefetch:
     def _remove(self, schema: bytes, task: asyncio.Task[None]) -> None:
         del self._fetching[schema]
         if not task.cancelled():
-            task.exception()  # those who wait for it have it, if they are still there
+            task.exception()  # waiters that still exist have it
 
     async def _fetched(self, schema: bytes, record: Record) -> None:
         if await asyncio.to_thread(self._is_there, record):
@@ -66,13 +66,13 @@ class SchemaPrefetch:
         except RegistryOutageError:
             raise
         except HandlerSignal as signal:
-            # The value may be wrong although its schema is there.
+            # The value may be wrong although its schema exists.
             return not isinstance(signal.__cause__, SchemaRegistryError)
         return True
 
 
 def _id_of(record: Record) -> bytes | None:
-    """Return what names the schema of a record; None if nothing does."""
+    """Return the id of a record's schema, or None."""
     in_header = record.header(_ID_HEADER)
     if in_header is not None:
         return in_header

@@ -1,4 +1,4 @@
-"""Reading values with Confluent's deserialisers, and what a handler gets of them."""
+"""Reads values with Confluent's deserialisers, and converts them for the handler."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from window_consumer.schema_registry.client import RegistryClient
 from window_consumer.schema_registry.config import SECTION, SchemaConfig
 
 _RULES = {"subject.name.strategy": topic_subject_name_strategy}
-"""The default asks the registry once more for each topic; only rules of a schema need subjects."""
+"""The default queries the registry again for each topic; only rules of a schema need subjects."""
 
 
 def reading_handler(spec: HandlerSpec, config: SchemaConfig, client: RegistryClient) -> HandlerSpec:
-    """Return a handler that gets values as the registry's schemas describe them.
+    """Return a handler that gets values decoded by the registry's schemas.
 
     Raises InvalidError if it cannot get them.
     """
@@ -36,7 +36,7 @@ def reading_handler(spec: HandlerSpec, config: SchemaConfig, client: RegistryCli
     if decoder is None:
         return spec
     if decoder.is_own:
-        _refuse((), f"the handler {spec.name} has a decoder of its own: take value= or schema out")
+        _refuse((), f"the handler {spec.name} has its own decoder: remove value= or schema")
     decoder = _DECODERS[config.format or "avro"](spec, decoder, config, client)
     return evolve(spec, parameters=spec.parameters.decoded_with(decoder))
 
@@ -93,7 +93,7 @@ def _read(deserialise: Any) -> ReadValue:
     parse = decoder_by(deserialise, None).parse
 
     def read(record: Record, value: bytes) -> object:
-        # It sets a variable of its context, and a task with such a rest is not used again.
+        # It sets a variable of its context, and a task with such a leftover is not reused.
         return Context().run(parse, record, value)
 
     return read
@@ -106,20 +106,20 @@ def _message_of(spec: HandlerSpec, decoder: Decoder, config: SchemaConfig) -> An
     if named is None and annotated is None:
         _refuse(
             ("format",),
-            f"is protobuf, and the handler {spec.name} takes {name_of(decoder.annotation)}:"
-            " annotate its parameter with the class that protoc has generated, or name that in"
+            f"is protobuf, but the handler {spec.name} takes {name_of(decoder.annotation)}:"
+            " annotate its parameter with the class that protoc generated, or name the class in"
             " schema.message",
         )
     if named is not None and annotated is not None and named is not annotated:
         _refuse(
             ("message",),
-            f"names {name_of(named)}, and the handler {spec.name} takes {name_of(annotated)}: take"
-            " message out, or correct the annotation",
+            f"names {name_of(named)}, but the handler {spec.name} takes {name_of(annotated)}:"
+            " remove message, or correct the annotation",
         )
     if annotated is None and decoder.annotation not in (Any, object):
         _refuse(
             ("message",),
-            f"names {name_of(named)}, and the handler {spec.name} takes"
+            f"names {name_of(named)}, but the handler {spec.name} takes"
             f" {name_of(decoder.annotation)}: annotate its parameter with the message",
         )
     return annotated or named
@@ -135,7 +135,7 @@ def message_class(text: str) -> Any:
     except (ImportError, AttributeError) as error:
         _refuse(("message",), f"cannot be imported ({error}): write MODULE:CLASS")
     if not is_protobuf(found):
-        _refuse(("message",), f"names {found!r}, which is no class that protoc has generated")
+        _refuse(("message",), f"names {found!r}, which is not a class that protoc generated")
     return found
 
 
@@ -143,7 +143,7 @@ def _refuse_messages(spec: HandlerSpec, decoder: Decoder) -> None:
     if is_protobuf(decoder.annotation):
         _refuse(
             ("format",),
-            f"has to be protobuf: the handler {spec.name} takes {name_of(decoder.annotation)}",
+            f"must be protobuf: the handler {spec.name} takes {name_of(decoder.annotation)}",
         )
 
 

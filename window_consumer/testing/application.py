@@ -35,10 +35,10 @@ PARTITIONS = 4
 """The default number of partitions per topic: more than one, so that keys are spread."""
 
 MAX_CRASHES = 100
-"""A limit for a record on which every process ends."""
+"""A limit for a record that ends every process."""
 
 _AWAY = 'kafka.bootstrap.servers="in memory"'
-"""Replaces the brokers in the file, so that they need no values: no client is made."""
+"""Replaces the brokers in the file, which need no values because no client is created."""
 
 _STEP_S = 0.005
 """How often the Engine checks paused partitions."""
@@ -56,8 +56,7 @@ class TestApp(GuaranteeFindings):
     Its clock moves only by ``advance``. Retries wait the longest time that the configuration
     allows: there is no jitter.
 
-    Raises ConfigError and other UsageErrors for what ``window-consumer check`` would refuse. Owner:
-    one thread.
+    Raises ConfigError and other UsageErrors like ``window-consumer check``. Owner: one thread.
     """
 
     __test__ = False  # pytest would take it for a class of tests
@@ -105,7 +104,7 @@ class TestApp(GuaranteeFindings):
         for worker in self.plan.workers:
             for route in worker.routes:
                 if route.handler.once is not None:
-                    # Entered first, so that it is left after the loops.
+                    # Entered first, so that it ends after the loops.
                     self._lifespans.callback(route.handler.once.close_loops)
         try:
             self._begin()
@@ -147,7 +146,7 @@ class TestApp(GuaranteeFindings):
     def parked_keys(self) -> dict[bytes, int]:
         """The keys in the ladder, with ``on_failure: park``, and how many records follow the first.
 
-        Keys of all workers and partitions together.
+        It covers all workers and partitions.
         """
         found: dict[bytes, int] = {}
         for rule in self._running().parking.values():
@@ -170,7 +169,7 @@ class TestApp(GuaranteeFindings):
         timestamp: int | None = None,
         run: bool = True,
     ) -> Sent:
-        """Write a record and run until nothing is left to do now; return what became of it.
+        """Write a record, run until nothing is left to do now, and return its result.
 
         ``value`` is bytes, text, None for a tombstone, or anything that JSON can express. ``key``
         is bytes, text or None, or a function that returns it for the value. It chooses the
@@ -178,8 +177,8 @@ class TestApp(GuaranteeFindings):
         ``timestamp`` is in milliseconds since 1970, now by default. With ``run`` False, and within
         a handler, the record is only written.
 
-        Raises UsageError for a topic or partition that does not exist, WorkerStoppedError where a
-        rule of the configuration stops the worker at this record.
+        Raises UsageError for a topic or partition that does not exist, WorkerStoppedError if a rule
+        of the configuration stops the worker at this record.
         """
         process = self._running()
         key = key(value) if callable(key) else key
@@ -220,7 +219,7 @@ class TestApp(GuaranteeFindings):
         """Put dead letters back as ``window-consumer dlq redrive`` does, and run until idle.
 
         Without arguments it takes all that were not put back yet. Their ``Sent`` objects continue
-        to show what becomes of them. Raises UsageError for a dead letter of another application.
+        to show their results. Raises UsageError for a dead letter of another application.
         """
         self._redrive.put_back(letters or self._redrive.unresolved(self.dead_letters))
         self.run_until_idle()
@@ -238,7 +237,7 @@ class TestApp(GuaranteeFindings):
     def run_until_idle(self) -> None:
         """Do everything that can be done without time passing.
 
-        Raises WorkerStoppedError where a rule of the configuration stops a worker. Passes on
+        Raises WorkerStoppedError if a rule of the configuration stops a worker. Passes on
         exceptions that are not a handler's errors: KeyboardInterrupt, and pytest.fail.
         """
         for _ in range(MAX_CRASHES):
@@ -303,7 +302,7 @@ class TestApp(GuaranteeFindings):
         self.run_until_idle()
 
     def crash(self) -> None:
-        """End the process as by kill -9, and restart it: what was not committed runs again.
+        """End the process as by kill -9, and restart it: uncommitted records run again.
 
         Within a handler the process ends right there, though a ``finally`` of the handler still
         runs. The lifespan of the crashed process is left only at the end of the test.

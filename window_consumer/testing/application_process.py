@@ -24,15 +24,15 @@ _MOMENT_S = 0.005
 """How often the Engine checks paused partitions, and how long records wait for more."""
 
 _CHECK_S = 0.5
-"""The time between turns beside a long call; a real poll loop takes one every few milliseconds."""
+"""The time between turns during a long call; a real poll loop takes one every few milliseconds."""
 
 _QUIET_ROUNDS = 2
-"""What one worker does in a round another one may only see in the next."""
+"""One worker may see another's work of a round only in the next round."""
 
 
 _OWING_ROUNDS = 50
-"""A limit of rounds for commits that are a few milliseconds apart, for which records wait that
-start one at a time after a crash: a quarter of a second for each.
+"""A limit of rounds while records start one at a time after a crash, and wait for commits that are
+a few milliseconds apart: a quarter of a second for each.
 """
 
 
@@ -58,7 +58,7 @@ class ApplicationProcess:
         loop = lifespans.enter_context(InlineEventLoop())
         state = lifespans.enter_context(app.resources(loop.run))
         self.parking: dict[str, Parking] = {}
-        """By worker, for those that park."""
+        """By worker, for workers that park."""
         self._schedules = SteppedSchedules.of(plan, setting)
         self.workers = []
         for each in prepared:

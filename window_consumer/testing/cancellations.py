@@ -38,7 +38,7 @@ class CancelTopicInMemory:
 
 
 def cancel_layers(plan: AppPlan, worker: str, broker: FakeBroker, clock: Clock) -> list[CallLayer]:
-    """Return what keeps cancelled records from being delivered, if the worker delivers them."""
+    """Return the object that stops cancelled records, for a worker that delivers records."""
     if worker != WORKER:
         return []
     section = plan.config.section(DelayConfig)

@@ -131,7 +131,7 @@ def to_line(event: Event) -> str:
 
 
 def from_line(line: str) -> Event:
-    """Return the event of a line; ``ValueError`` where it is none."""
+    """Return the event of a line; ``ValueError`` if it is not one."""
     try:
         fields = json.loads(line)
         event: Event = _KINDS[fields.pop("event")](**fields)

@@ -1,4 +1,4 @@
-"""What a test can assert of an application: outcomes, copies, committed offsets."""
+"""Results that a test can assert: outcomes, copies, committed offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from window_consumer.testing.topics import TestTopics
 
 
 class GuaranteeFindings:
-    """Reads results, and changes nothing. Owner: one thread."""
+    """Reads results. Owner: one thread."""
 
     def __init__(self, journal: Journal, topics: TestTopics, groups: Collection[str]):
         self._journal = journal
@@ -29,7 +29,7 @@ class GuaranteeFindings:
 
     @property
     def records(self) -> list[Handling]:
-        """What became of every record, in the order of sending: one entry per worker."""
+        """The result of every record, in the order of sending: one entry per worker."""
         return list(self._journal)
 
     @property
@@ -39,7 +39,7 @@ class GuaranteeFindings:
 
     @property
     def produced(self) -> list[Produce]:
-        """The results that handlers returned to be produced, in the order of their acks.
+        """The produced results of handlers, in the order of their acks.
 
         With ``once``, the rows of its outbox in the order of their commits.
         """
@@ -72,7 +72,7 @@ class GuaranteeFindings:
 
     @property
     def moved(self) -> list[Handling]:
-        """The records that were copied to a retry topic, whatever became of them afterwards."""
+        """The records that were copied to a retry topic, whatever happened afterwards."""
         return [each for each in self._journal if each.was_moved]
 
     @property
@@ -82,9 +82,9 @@ class GuaranteeFindings:
 
     @property
     def committed(self) -> dict[tuple[str, int], int]:
-        """The committed offsets (exclusive), by topic and partition, where there is one.
+        """The committed offsets (exclusive), by topic and partition; none for uncommitted ones.
 
-        Raises UsageError where the workers have several groups: use ``committed_by(group)``.
+        Raises UsageError if the workers have several groups: use ``committed_by(group)``.
         """
         groups = sorted(self._groups)
         if len(groups) != 1:

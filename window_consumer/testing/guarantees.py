@@ -1,8 +1,8 @@
-"""Guarantees as objects: fed with what a test saw, they report what broke them.
+"""Guarantees as objects: given the events of a test, they report violations.
 
 Each takes the events of ``events`` in order of time (``in_order`` merges several processes' files)
-and ignores those that do not concern it. They know nothing of windows and engines, so the same
-objects judge the simulator, a test of one process and many processes on a real broker.
+and ignores irrelevant ones. They do not depend on windows and engines, so the same objects judge
+the simulator, a test of one process and many processes on a real broker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Guarantee(Protocol):
         """Process the next event."""
 
     def violations(self) -> list[str]:
-        """Return what has broken the promise so far; empty where nothing has."""
+        """Return the violations so far; empty if the promise was kept."""
 
 
 def check(events: Iterable[Event], *guarantees: Guarantee) -> list[str]:
@@ -86,7 +86,7 @@ class OrderPerKey:
         self._lane_of: dict[Place, Lane] = {}
         self._last: dict[Lane, int] = {}
         self._called: dict[Lane, Started] = {}
-        """The last call, whose batch may hold further records of the lane."""
+        """The last call; its batch may hold further records of the lane."""
         self._committed: dict[TopicPartition, int] = {}
         self._violations: list[str] = []
 

@@ -36,7 +36,7 @@ class InlineSlots:
     slots: ClassVar[int] = sys.maxsize
     """As many as the Engine uses."""
 
-    def __init__(  # noqa: PLR0913 - what every pool gets, and the test's parts
+    def __init__(  # noqa: PLR0913 - the arguments of every pool, and the test's parts
         self,
         worker: str,
         caller: Caller,
@@ -46,7 +46,7 @@ class InlineSlots:
         now: Callable[[], float],
         loop: InlineEventLoop | None = None,
     ):
-        """``loop`` is given where the handler makes coroutines."""
+        """``loop`` is given if the handler returns coroutines."""
         handler: Any = caller.handler if loop is None else loop.running(caller.handler)
         describe = _kept(caller.describe)
         self._caller = Caller(_watched(handler, worker, journal), describe)
@@ -63,7 +63,7 @@ class InlineSlots:
         """Do nothing: there are no threads to start."""
 
     def stop(self, timeout_s: float) -> int:  # noqa: ARG002 - there is nothing to wait for
-        """Drop what is queued."""
+        """Drop queued slices."""
         self._waiting.clear()
         return 0
 
@@ -72,7 +72,7 @@ class InlineSlots:
         self._waiting.append(slice_)
 
     def inspect(self, stalled: Stalled) -> Failure | None:  # noqa: ARG002 - nothing runs meanwhile
-        """Return None: the call has returned by the time that anybody asks."""
+        """Return None: by now the call has returned."""
         return None
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:  # noqa: ARG002 - as above
@@ -80,7 +80,7 @@ class InlineSlots:
         return False
 
     def work(self) -> bool:
-        """Call the handlers for one slice; return False where none waits."""
+        """Call the handlers for one slice; return False if none waits."""
         if not self._waiting:
             return False
         slice_ = self._waiting.popleft()
@@ -112,7 +112,7 @@ def _watched(handler: Callable[[Record], Any], worker: str, journal: Journal) ->
         noted = handling.called(record.attempt)
         try:
             returned = handler(record)
-            results_of(returned)  # raises what the slot is about to raise
+            results_of(returned)  # raises the same error as the slot
         except BaseException as error:
             if _is_uncalled(error):
                 handling.calls.remove(noted)
@@ -134,7 +134,7 @@ def _watched_batches(handler: Callable[[list[Record]], Any], worker: str, journa
         places = {id(record): place for place, record in enumerate(records)}
         try:
             returned = handler(records)
-            results_of(returned)  # raises what the slot is about to raise
+            results_of(returned)  # raises the same error as the slot
         except BaseException as error:
             for record, reason in failed_of(error, records):
                 place = places[id(record)]
@@ -191,7 +191,7 @@ class InlineQueue(SimpleQueue[Any]):
         self._items.append(item)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
-        """Return the next item; call ``work`` where a thread would wait."""
+        """Return the next item; call ``work`` when a thread would wait."""
         if not self._items and timeout:
             self._work(timeout)
         return self.get_nowait()

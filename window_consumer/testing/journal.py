@@ -1,6 +1,6 @@
-"""What became of each record of a test: calls, outcome, copy, by worker.
+"""The history of each record of a test: calls, outcome, copy, by worker.
 
-It receives calls from the slots and final outcomes from the windows; it decides nothing.
+It receives calls from the slots and final outcomes from the windows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from window_consumer.model.record import Message, OnStored, Record
 
 
 class SentState(Enum):
-    """What has become of a record so far: an outcome, as the table words it, or what is before."""
+    """The current state of a record: an outcome, in the words of the table, or an earlier state."""
 
     WAITING = "waiting"
     """No handler was called for it yet."""
@@ -69,7 +69,7 @@ _STATES = {row: SentState(row.words) for row in OUTCOMES if row.is_progress}
 
 @frozen
 class DeliveryPosition:
-    """Where a record was delivered first."""
+    """The place of a record's first delivery."""
 
     topic: str
     partition: int
@@ -80,12 +80,12 @@ class DeliveryPosition:
 
     @classmethod
     def of(cls, message: Message) -> DeliveryPosition:
-        """Return where a message is."""
+        """Return the place of a message."""
         return cls(message.topic(), message.partition(), message.offset())
 
     @classmethod
     def of_original(cls, message: Message) -> DeliveryPosition:
-        """Return where a copy's original is; for other messages, where they are."""
+        """Return the place of a copy's original; for other messages, their own."""
         origin = read_dead_letter(message).original
         return cls.of(message) if origin is None else cls(*origin)
 
@@ -95,21 +95,21 @@ class HandlerCall:
     """One handler call."""
 
     attempt: int
-    """1 for the first, and counting on in retry topics."""
+    """1 for the first; continues in retry topics."""
     error: BaseException | None = None
-    """What it raised, with its traceback."""
+    """Its exception, with its traceback."""
 
 
 @define(eq=False)
 class Handling:
-    """What one worker has done with one record. It stays up to date."""
+    """One worker's handling of one record. It stays up to date."""
 
     worker: str
     record: Record
-    """The record as it was sent."""
+    """The record that was sent."""
     place: DeliveryPosition
     calls: list[HandlerCall] = field(factory=list)
-    """The handler calls, those of crashed processes included."""
+    """The handler calls, including those of crashed processes."""
     produced: list[Produce] = field(factory=list)
     """The acked results that its handler returned; with ``once``, its committed outbox rows."""
     was_moved: bool = False
@@ -119,7 +119,7 @@ class Handling:
 
     @property
     def outcome(self) -> SentState:
-        """What has become of the record so far."""
+        """The current state of the record."""
         if self._final is not None:
             return self._final
         return RETRYING if self.calls else WAITING
@@ -131,7 +131,7 @@ class Handling:
 
     @property
     def error(self) -> BaseException | None:
-        """What the last call raised, None where it returned or there was none."""
+        """The exception of the last call, None if it returned or there was none."""
         return self.calls[-1].error if self.calls else None
 
     @property
@@ -160,7 +160,7 @@ class Handling:
 
 
 def _users_place(error: BaseException) -> str:
-    """Return where in the user's code it was raised: neither ours nor Python's."""
+    """Return the place in the user's code where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [each for each in frames if not each.filename.startswith(_NOT_THE_USERS)]
     return f" at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
@@ -168,7 +168,7 @@ def _users_place(error: BaseException) -> str:
 
 @frozen(eq=False)
 class Sent:
-    """A record that a test has sent, and what has become of it so far.
+    """A record that a test has sent, and its current state.
 
     ``outcome``, ``attempts``, ``calls``, ``error`` and ``copy`` belong to the one worker that reads
     the record's topic. With several workers, use ``result.of("charge").outcome``.
@@ -179,7 +179,7 @@ class Sent:
 
     @property
     def outcome(self) -> SentState:
-        """What has become of it so far."""
+        """Its current state."""
         return self.of().outcome
 
     @property
@@ -194,7 +194,7 @@ class Sent:
 
     @property
     def error(self) -> BaseException | None:
-        """What the last call raised, None where it returned or there was none."""
+        """The exception of the last call, None if it returned or there was none."""
         return self.of().error
 
     @property
@@ -208,16 +208,15 @@ class Sent:
         return self.of().produced
 
     def of(self, worker: str | None = None) -> Handling:
-        """Return what a worker has done with it; the name is optional with one worker.
+        """Return a worker's handling of it; the name is optional with one worker.
 
-        Raises UsageError where there is no such worker.
+        Raises UsageError if there is no such worker.
         """
         there = ", ".join(self.by_worker) or "no worker"
         if worker is None:
             if len(self.by_worker) != 1:
                 raise UsageError(
-                    f"{self.record.topic} is read by {there}: ask result.of(WORKER) for what became"
-                    " of the record there"
+                    f"{self.record.topic} is read by {there}: use result.of(WORKER) for one of them"
                 )
             return next(iter(self.by_worker.values()))
         if worker not in self.by_worker:
@@ -243,7 +242,7 @@ class Journal:
         self._find_copy = find_copy
         self._handlings: dict[tuple[str, DeliveryPosition], Handling] = {}
         self.results: list[Produce] = []
-        """What was produced, in the order of the acks."""
+        """The produced records, in the order of the acks."""
 
     def produced(self, result: Produce, handlings: Iterable[Handling]) -> None:
         """Record that a result is acked or committed, from a call for these records."""
@@ -252,7 +251,7 @@ class Journal:
             handling.produced.append(result)
 
     def storing(self, worker: str) -> OnStored:
-        """Return what a call with ``once`` tells its committed outbox rows."""
+        """Return the callback for the committed outbox rows of a call with ``once``."""
 
         def stored(records: Sequence[Record], rows: Sequence[Produce]) -> None:
             handlings = [self.of(worker, each._message) for each in records]  # noqa: SLF001 - as below
@@ -265,7 +264,7 @@ class Journal:
         return iter(self._handlings.values())
 
     def of(self, worker: str, message: Message) -> Handling:
-        """Return what is known of a worker's record; a copy counts as its original."""
+        """Return the history of a worker's record; a copy counts as its original."""
         is_copy = message.topic() not in self._sources[worker]
         place = DeliveryPosition.of_original(message) if is_copy else DeliveryPosition.of(message)
         handling = self._handlings.get((worker, place))

@@ -1,4 +1,4 @@
-"""Parking in the test kit: the ladder is read when its source begins, as nothing moves then."""
+"""Parking in the test kit: the ladder is read when its source begins, when nothing moves."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ class LaddersInMemory(ParkTopics):
 
 
 class ScansAtOnce(LadderScans):
-    """Reads the ladder when it is asked for, without a preparation."""
+    """Reads the ladder on request, without a preparation."""
 
     def scan_again(self, home: TopicPartition) -> Future[None]:
-        """Return at once: it is read by ``take``."""
+        """Return at once: ``take`` reads it."""
         del home
         future: Future[None] = Future()
         future.set_result(None)
         return future
 
     def take(self, home: TopicPartition) -> LadderContents:
-        """Return what the ladder holds."""
+        """Return the contents of the ladder."""
         return self._reader.read(self._reader.ladder_of(home))
 
 
 def parking_of(worker: PreparedWorker, names: TopicsConfig, broker: FakeBroker) -> Parking | None:
-    """Return the rule of a worker that parks, or whose park topics are not empty yet."""
+    """Return the rule of a worker that parks, or has records in its park topics."""
     config = worker.plan.config
     topics = LaddersInMemory(worker=worker, names=names, broker=broker)
     if not (config.parks or topics.are_left):

@@ -1,4 +1,4 @@
-"""Writes a test's records, to the partitions that Java's producers would choose."""
+"""Writes a test's records to the partitions that Java's producers would choose."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TestProducer:
         with_once: Collection[str],
         run_id: str,
     ):
-        """``with_once`` names the workers whose database remembers ids from run to run."""
+        """``with_once`` names the workers whose database remembers ids across runs."""
         self._broker = broker
         self._clock = clock
         self._with_once = with_once
@@ -47,15 +47,15 @@ class TestProducer:
         partition: int | None,
         timestamp: int | None,
     ) -> FakeMessage:
-        """Write a record, see ``TestApp.send``; UsageError for what cannot be written."""
+        """Write a record, see ``TestApp.send``; UsageError for an invalid one."""
         count = self._partitions_of(topic)
         raw_key = key.encode() if isinstance(key, str) else key
         if partition is None:
             partition = self._choose(raw_key, count)
         elif not 0 <= partition < count:
             raise UsageError(
-                f"{topic} has {count} partitions, 0 to {count - 1}: there is no {partition}; give"
-                " TestApp(topics={...}) another number"
+                f"{topic} has {count} partitions, 0 to {count - 1}, but not {partition}; set"
+                " another number with TestApp(topics={...})"
             )
         when = self._clock.wall_ms() if timestamp is None else timestamp
         raw_value, pairs = bytes_of(value), [*headers_of(headers)]

@@ -42,7 +42,7 @@ _ATTEMPTS = 3
 _STARTED = "Kafka Server started"
 _PORT_TAKEN = "Address already in use"
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Half of the processor time of a minute's life; a second compiler pays off later."""
+"""Halves the processor time of a life of one minute; a second compiler pays off later."""
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 """Java reports an archive that it cannot use, and starts without it."""
 _TAIL_CHARS = 3_000
@@ -56,8 +56,8 @@ class RealKafka:
 
     At ``bootstrap`` everyone is a super user. ``sasl_bootstrap`` requires a user and a password
     (mechanism PLAIN), or an unsigned token (OAUTHBEARER), and all users but admin need ACLs. The
-    process ends with the ``with`` block, and also when the process that started it dies. Addresses
-    and data outlive ``stop``, ``kill`` and ``restart``.
+    process ends with the ``with`` block, and also when its parent dies. Addresses and data outlive
+    ``stop``, ``kill`` and ``restart``.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class RealKafka:
         cluster_id: str,
         heap: str = "1g",
     ) -> Self:
-        """Prepare a node of a cluster for long, which ``restart`` starts; raises as ``start``."""
+        """Prepare a long-lived node of a cluster; ``restart`` starts it. Raises like ``start``."""
         directory.mkdir(parents=True)
         java = _java(default_directory(), [f"-Xmx{heap}"])
         kafka = cls(directory, settings, addresses, java=java)
@@ -220,10 +220,10 @@ class RealKafka:
             self._reap()
 
     def pause(self) -> None:
-        """Freeze Kafka, and return once it is frozen: connections stay, nothing is answered."""
+        """Freeze Kafka, and return once it is frozen: connections stay, but get no answers."""
         self._signal(signal.SIGSTOP)
         if self._process is not None and self._process.returncode is None:
-            # Its threads stop one after the other, and one of them may answer meanwhile.
+            # Its threads stop one after another, and one of them may answer meanwhile.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
@@ -232,7 +232,7 @@ class RealKafka:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is None:
-            raise RunError("Kafka does not run")
+            raise RunError("Kafka is not running")
         if self._process.poll() is None:
             os.killpg(self._process.pid, number)
 

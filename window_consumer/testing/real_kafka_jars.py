@@ -65,7 +65,7 @@ def default_directory() -> Path:
 
 
 def find_java() -> str:
-    """Return the java program; raises KafkaUnavailableError where it is missing or too old."""
+    """Return the java program; raises KafkaUnavailableError if it is missing or too old."""
     java = shutil.which("java")
     if java is None:
         raise KafkaUnavailableError(f"no `java` found: Kafka needs Java {JAVA_AT_LEAST} or later")
@@ -73,7 +73,7 @@ def find_java() -> str:
     found = re.search(r'version "(\d+)', answer)
     if found is None or int(found[1]) < JAVA_AT_LEAST:
         raise KafkaUnavailableError(
-            f"{java} is too old: Kafka needs Java {JAVA_AT_LEAST} or later, it says"
+            f"{java} is too old: Kafka needs Java {JAVA_AT_LEAST} or later, this is"
             f" {answer.strip()!r}"
         )
     return java
@@ -88,7 +88,7 @@ def fetch_jars(directory: Path) -> Path:
     """Return the folder with all of Kafka's jars, downloading them the first time.
 
     Several processes may call at once: one downloads, the others wait. An interrupted download is
-    repeated. Raises KafkaUnavailableError without Maven, or where the download fails.
+    repeated. Raises KafkaUnavailableError without Maven, or if the download fails.
     """
     jars = directory / _NAME
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The broker settings that tests and benchmarks run with."""
+"""The broker settings for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USERS = ("admin", "alice", "bob")
 
 _HOST = "127.0.0.1"
 _PORTS = range(20_000, 32_000)
-"""Below the range from which Linux takes the ports of outgoing connections."""
+"""Below Linux' range of ports for outgoing connections."""
 
 FOR_TESTS: Settings = {
     "auto.create.topics.enable": "false",
@@ -28,10 +28,10 @@ FOR_TESTS: Settings = {
     "transaction.state.log.num.partitions": 4,
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
-    # A killed broker can start again once the controller has removed its predecessor.
+    # A killed broker can restart once the controller has removed its predecessor.
     "broker.session.timeout.ms": 5_000,
     "broker.heartbeat.interval.ms": 1_000,
-    # An idle controller writes a record so often, and its broker reads it: usually twice a second.
+    # How often an idle controller writes a record, which its broker reads; default: 2 a second.
     "metadata.max.idle.interval.ms": 5_000,
     # Groups: shorten everything that a test waits for.
     "group.initial.rebalance.delay.ms": 0,
@@ -57,7 +57,7 @@ USUAL_GROUPS: Settings = {
     "group.consumer.min.session.timeout.ms": 45_000,
     "group.consumer.assignment.interval.ms": 1_000,
 }
-"""Kafka's own defaults instead of those for tests: members learn of a change seconds later."""
+"""Kafka's own defaults instead of the tests': members learn of changes seconds later."""
 
 
 def listeners(bootstrap: str, sasl_bootstrap: str, controller: str) -> Settings:
@@ -86,7 +86,7 @@ def security(passwords: Mapping[str, str]) -> Settings:
         "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
         "listener.name.sasl.plain.sasl.jaas.config": plain,
         "listener.name.sasl.oauthbearer.sasl.jaas.config": bearer,
-        # Connections end with the tokens that they began with, unless the client renews them.
+        # Connections end when their first tokens expire, unless the client renews them.
         "listener.name.sasl.oauthbearer.connections.max.reauth.ms": 3_600_000,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:admin",

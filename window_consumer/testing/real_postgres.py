@@ -57,15 +57,15 @@ def find_server() -> Path:
     if (found := shutil.which("initdb")) is not None:
         return Path(found).resolve().parent
     raise PostgresUnavailableError(
-        "no PostgreSQL server: run `apt-get install postgresql`, or its like, as root"
+        "no PostgreSQL server: run `apt-get install postgresql`, or similar, as root"
     )
 
 
 class RealPostgres:
     """A separate PostgreSQL server on 127.0.0.1. Owner: the thread that made it.
 
-    It ends with the ``with`` block, and also when the process that started it dies. Port and data
-    outlive ``stop``, ``kill`` and ``restart``, committed data included.
+    It ends with the ``with`` block, and also when its parent dies. Port and committed data outlive
+    ``stop``, ``kill`` and ``restart``.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str], programs: Path):
@@ -90,8 +90,8 @@ class RealPostgres:
     def start(cls, directory: Path, settings: Mapping[str, str] | None = None) -> Self:
         """Start PostgreSQL in an empty directory, and return when it answers: after 2 to 4 s.
 
-        ``settings`` are those of postgresql.conf. Raises PostgresUnavailableError where there is no
-        server, RunError with the end of its log where it does not start.
+        ``settings`` are those of postgresql.conf. Raises PostgresUnavailableError if no server is
+        installed, RunError with the end of its log if it does not start.
         """
         postgres = cls(directory / "postgres", settings or {}, find_server())
         postgres._initialize()
@@ -119,7 +119,7 @@ class RealPostgres:
         return self.url(name)
 
     def query(self, sql: str, database: str = "postgres") -> str:
-        """Return psql's output for a statement, one row per line; RunError where it fails."""
+        """Return psql's output for a statement, one row per line; RunError if it fails."""
         command = ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"]
         return self._run([*command, "-p", str(self.port), "-U", USER, "-c", sql, database])
 
@@ -186,7 +186,7 @@ class RealPostgres:
                 account = pwd.getpwnam(self._user)
             except KeyError:
                 raise PostgresUnavailableError(
-                    f"PostgreSQL refuses to run as root, and there is no user {self._user}"
+                    f"PostgreSQL refuses to run as root, but there is no user {self._user}"
                 ) from None
             os.chown(self.directory, account.pw_uid, account.pw_gid)
             _let_through(self.directory.parent)
@@ -237,7 +237,7 @@ def _kill_group(group: int) -> None:
 
 
 def _let_through(directory: Path) -> None:
-    """Let PostgreSQL's user enter a folder below temporary ones private to this user."""
+    """Give PostgreSQL's user access to a folder below private temporary folders."""
     for folder in (directory, *directory.parents):
         mode = folder.stat().st_mode
         if folder.stat().st_uid == os.geteuid() and not mode & 0o001:

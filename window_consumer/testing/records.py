@@ -1,4 +1,4 @@
-"""Records made by hand: values, keys and headers in forms convenient for tests."""
+"""Records for tests: values, keys and headers in convenient forms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KeyOf = Key | Callable[[Any], Key]
 HeaderValues = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
 
-def make_record(  # noqa: PLR0913 - what a record may have, by name
+def make_record(  # noqa: PLR0913 - the parts of a record, by name
     value: Value = None,
     key: KeyOf = None,
     *,
@@ -49,7 +49,7 @@ def make_record(  # noqa: PLR0913 - what a record may have, by name
 
 
 def bytes_of(value: Value) -> bytes | None:
-    """Return a value's bytes on the wire; UsageError where JSON cannot express it."""
+    """Return a value's bytes on the wire; UsageError if JSON cannot express it."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Puts dead letters of an application under test back, as ``window-consumer dlq redrive`` does."""
+"""Puts back dead letters of an application under test, like ``window-consumer dlq redrive``."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class TestRedrive:
         self._resolved: set[Position] = set()
 
     def unresolved(self, letters: Iterable[DeadLetter]) -> list[DeadLetter]:
-        """Return those that were not put back yet."""
+        """Return the dead letters that were not put back yet."""
         return [letter for letter in letters if letter.position not in self._resolved]
 
     def put_back(self, letters: Iterable[DeadLetter]) -> None:
-        """Write dead letters; UsageError for one that is not the application's."""
+        """Write dead letters; UsageError for those of another application."""
         for letter in letters:
             to = self._destination(letter)
             topic, partition, offset = letter.position
@@ -56,7 +56,7 @@ class TestRedrive:
         owners = [each for each in configs if each.group == letter.group]
         if not owners or letter.original_topic is None:
             raise UsageError(
-                f"{letter.position} is no dead letter of this application: its group is"
+                f"{letter.position} is not a dead letter of this application: its group is"
                 f" {letter.group!r}"
             )
         entry = TopicNames(owners[0], self._plan.config.topics).retry(letter.original_topic, ENTRY)
@@ -67,7 +67,7 @@ class TestRedrive:
         return Destination(entry, count(entry), of_the_ladder=True)
 
     def _value(self, message: FakeMessage, headers: DeadLetterHeaders) -> bytes | None:
-        """Return the record's value, by its reference in the source topic if the letter has one."""
+        """Return the record's value; follows the reference if the letter has one."""
         text = headers.value_ref
         reference = None if text is None else ValueReference.parse(text)
         if reference is None:

@@ -23,7 +23,7 @@ class SteppedSchedules:
 
     @classmethod
     def of(cls, plan: AppPlan, setting: SteppedSetting) -> Self | None:
-        """Return the schedules of a plan with a delay service, which begin; None without any."""
+        """Begin the schedules of a plan with a delay service; return None without any."""
         topic = topic_of(plan.config)
         if topic is None or all(each.name != SERVICE for each in plan.workers):
             return None
@@ -35,7 +35,7 @@ class SteppedSchedules:
         return cls(sender, sink, setting)
 
     def step(self) -> bool:
-        """Send what is due; return whether anything was."""
+        """Send due ticks; return whether there were any."""
         clock = self._setting.clock
         wrote = self._sender.advance(clock.now(), clock.wall_ms())
         is_answered = self._sink.unanswered > 0

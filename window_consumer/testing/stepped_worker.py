@@ -1,4 +1,4 @@
-"""One worker of a test: the real Worker on a fake broker, stepped by hand on one thread."""
+"""One worker of a test: the real Worker on a fake broker, stepped manually on one thread."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class StillClock(ManualClock):
     """A clock that ignores the worker's sleeps: only the test advances it."""
 
     def sleep(self, seconds: float) -> None:
-        """Return at once: a pause that saves work is useless here."""
+        """Return at once: pauses that save work are useless here."""
 
 
 RESULT_PARTITIONS = 4
-"""Partitions of a result topic that nobody has created."""
+"""The number of partitions of a missing result topic."""
 
 
 class ResultTopics(FakeSink):
-    """A Sink that creates topics of results, which no configuration names. Owner: one thread."""
+    """A Sink that creates topics of results, which are in no configuration. Owner: one thread."""
 
     def __init__(self, broker: FakeBroker, clock: StillClock):
         super().__init__(broker.topics, broker.fate)
@@ -67,7 +67,7 @@ class ResultTopics(FakeSink):
 
 @frozen
 class SteppedSetting:
-    """What the workers of a test share. Owner: one thread."""
+    """Shared by the workers of a test. Owner: one thread."""
 
     broker: FakeBroker
     clock: StillClock
@@ -176,9 +176,9 @@ class SteppedWorker:
     # ---- steps
 
     def step(self) -> bool:
-        """Take one turn and do all resulting work; return False where nothing happened.
+        """Take one turn and do all resulting work; return False if nothing happened.
 
-        Raises WorkerStoppedError where a rule stops the worker. Passes on exceptions that are not a
+        Raises WorkerStoppedError if a rule stops the worker. Passes on exceptions that are not a
         handler's errors.
         """
         before = self._impression()
@@ -189,14 +189,14 @@ class SteppedWorker:
         return self._impression() != before
 
     def turn(self) -> None:
-        """Take a turn beside a long call, as the poll thread does; it starts nothing."""
+        """Take a turn during a long call, like the poll thread; it starts nothing."""
         if not self._turning:
             self._turn()
 
     def _turn(self) -> None:
-        """Take one turn of the poll loop; store the error in ``failure`` where a rule stops it."""
+        """Take one turn of the poll loop; store the error in ``failure`` if a rule stops it."""
         self._turning = True
-        # The test takes its time; the process was not frozen.
+        # The test may be slow; the process was not frozen.
         self.loop._freeze_detector.was_busy()  # noqa: SLF001 - the loop without its thread
         try:
             if not self._engine.appetite():
@@ -217,7 +217,7 @@ class SteppedWorker:
         return worked
 
     def _wait(self, timeout_s: float) -> None:
-        """Do the work that a revoke or a stop waits for, or else let time pass."""
+        """Do the work that a revoke or a stop waits for; without any, let time pass."""
         captive = self.source.in_callback or self.loop.phase is Phase.DRAINING
         if captive and not self._work():
             self._setting.clock.advance(timeout_s)
@@ -255,7 +255,7 @@ class SteppedWorker:
         return self._engine.wait_s(self._setting.clock.now(), longest_s)
 
     def discover_topics(self) -> None:
-        """Let it detect the present topics, as a real worker does every few seconds."""
+        """Let it detect the current topics, as a real worker does every few seconds."""
         self._worker.deliver(TopicNews(self._setup.ask_topics()))
 
     # ---- the end

@@ -1,4 +1,4 @@
-"""The topics of an application under test: who reads them, and what they and the groups hold."""
+"""The topics of an application under test: their readers, their contents, and groups' commits."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class TestTopics:
         self._broker = broker
         self._plan = plan
         self.sources: dict[str, set[str]] = {each.name: set() for each in plan.workers}
-        """The topics that each worker reads, without those of its ladder."""
+        """The topics that each worker reads, except those of its ladder."""
 
     def create(
         self, topics: Mapping[str, int], partitions: int, state_topics: Iterable[StateTopic]
     ) -> None:
-        """Create these topics, and those that the configuration names with so many partitions."""
+        """Create these topics, and the configuration's topics with this number of partitions."""
         named = [topic for worker in self._plan.workers for topic in worker.config.topics]
         states = dict.fromkeys((each.name for each in state_topics), 1)
         for topic, count in {**states, **dict.fromkeys(named, partitions), **topics}.items():
@@ -53,7 +53,7 @@ class TestTopics:
         return [letter for name in sorted(names) for letter in self._in(name)]
 
     def copy_of(self, handling: Handling) -> DeadLetter | None:
-        """Return a record's last copy, None without one."""
+        """Return a record's last copy, or None."""
         sources = self.sources[handling.worker]
         group = self._plan.config.workers[handling.worker].group
         copies = [

@@ -15,9 +15,9 @@ from window_consumer.plan.topics.event_topics import EventTopic
 def rights_of(
     worker: WorkerConfig, sources: Sequence[str], *, create: bool, dead_letters: bool
 ) -> Iterator[AclRule]:
-    """Yield what one worker needs, then what ``replay`` and ``dlq`` need beyond that.
+    """Yield the rights of one worker, then the additional ones of ``replay`` and ``dlq``.
 
-    ``create`` is ``topics.create``; ``dead_letters`` says whether the worker writes any.
+    ``create`` is ``topics.create``; ``dead_letters`` is whether the worker writes any.
     """
     # Without the source's settings, the topics for copies would be created with defaults.
     reads = ("READ", "DESCRIBE", *(("DESCRIBE_CONFIGS",) if create else ()))
@@ -47,7 +47,7 @@ def rights_of(
 
 
 def rights_of_events(topics: Iterable[EventTopic], *, create: bool) -> Iterator[AclRule]:
-    """Yield what writing events needs; ``create`` is ``topics.create``."""
+    """Yield the rights to write events; ``create`` is ``topics.create``."""
     operations = ("WRITE", "DESCRIBE", *(("CREATE",) if create else ()))
     for topic in topics:
         yield AclRule("topic", topic.name, operations, topic.purpose)

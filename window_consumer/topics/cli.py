@@ -78,9 +78,9 @@ def _principal(text: str) -> str:
 def plan_command(**options: Any) -> int:
     """Print the topics and ACLs that the workers need; change nothing.
 
-    Topics with copies have as many partitions and replicas as their source, which the cluster is
-    asked for, unless --partitions and --replication-factor say so. The application is needed where
-    its decorators say what the configuration does not: topics, groups, conditions, tokens.
+    Topics with copies have as many partitions and replicas as their source. These numbers come from
+    the cluster, or from --partitions and --replication-factor. The application is needed if its
+    decorators give what the configuration lacks: topics, groups, conditions, tokens.
     """
     formatter = set_up("text", "warning")
     planner = _planner(options)
@@ -118,7 +118,7 @@ def _sizes(partitions: int | None, replication: int | None) -> AssumedSizes | No
 
 
 def _of_workers(plans: list[ClusterPlan]) -> list[ClusterPlan]:
-    """Leave out a cluster that has only telemetry, and say so: ``--only`` cannot choose it."""
+    """Omit a cluster with only telemetry, with a note: ``--only`` cannot choose it."""
     chosen = [plan for plan in plans if not plan.is_for_telemetry]
     for each in plans:
         if each.is_for_telemetry:
@@ -138,8 +138,8 @@ def _written(plans: list[ClusterPlan], options: dict[str, Any]) -> str:
     if len(plans) > 1:
         each = "; ".join(f"{plan.bootstrap}: {', '.join(plan.workers)}" for plan in plans)
         raise UsageError(
-            f"--format {options['form']} is for one cluster, and the workers use several ({each}):"
-            " choose those of one with --only"
+            f"--format {options['form']} is for one cluster, but the workers use several ({each}):"
+            " choose the workers of one with --only"
         )
     if options["form"] == "terraform":
         return as_terraform(plans[0], principal)

@@ -12,7 +12,7 @@ from window_consumer.kafka.cluster.topics import NewCopyTopic
 from window_consumer.plan.feature import AclRule
 
 TELEMETRY: Final = "telemetry"
-"""Takes the place of workers on a cluster that only gets the trace and the audit."""
+"""Named instead of workers for a cluster that only gets the trace and the audit."""
 
 
 @frozen
@@ -24,7 +24,7 @@ class PlannedTopic:
     is_read: bool = False
     """Whether the worker reads it together with its source, whose partition count it then needs."""
     partitions_now: int | None = None
-    """None if it does not exist or was not asked for."""
+    """None if it does not exist or was not queried."""
 
     @property
     def is_too_narrow(self) -> bool:
@@ -35,7 +35,7 @@ class PlannedTopic:
 
 @define
 class ClusterPlan:
-    """What one cluster needs."""
+    """The topics and rights that one cluster needs."""
 
     bootstrap: str
     """Empty if the configuration does not give it."""
@@ -44,7 +44,7 @@ class ClusterPlan:
     topics: list[PlannedTopic] = field(factory=list)
     rights: list[AclRule] = field(factory=list)
     notes: list[str] = field(factory=list)
-    """What the reader should know about it, a sentence each."""
+    """Notes for the reader, a sentence each."""
 
     @property
     def is_for_telemetry(self) -> bool:
@@ -53,7 +53,7 @@ class ClusterPlan:
 
 
 def compared(topics: Sequence[PlannedTopic], cluster: Cluster) -> list[PlannedTopic]:
-    """Fill in each topic's present partitions; a topic that we may not see counts as missing."""
+    """Fill in each topic's current partitions; a topic that we may not see counts as missing."""
     names = set(cluster.topic_names())
     there = cluster.topics([each.new.name for each in topics if each.new.name in names])
     return [

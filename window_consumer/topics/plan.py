@@ -1,7 +1,7 @@
 """All ladder topics that a configuration needs, and the permissions, for ``topics plan``.
 
-The topics' settings follow from their source topics. These come from the cluster, or the user gives
-the numbers of partitions and replicas.
+The topics' settings derive from those of their source topics. These come from the cluster, or the
+user gives the numbers of partitions and replicas.
 """
 
 from __future__ import annotations
@@ -96,11 +96,10 @@ class Planner:
         return cls(loaded, workers, sizes, features, None, timeout_s)
 
     def plans(self) -> list[ClusterPlan]:
-        """Return what each cluster of the workers needs, in the order of the configuration.
+        """Return the needs of each cluster of the workers, in the order of the configuration.
 
-        If the cluster must be asked, raises what a start raises when it does not answer or when a
-        source topic is missing or may not be seen. Raises UsageError for patterns without a
-        cluster.
+        If the cluster must be queried, raises like a start when it does not answer, or when a
+        source topic is missing or hidden. Raises UsageError for patterns without a cluster.
         """
         found: dict[str, ClusterPlan] = {}
         models: dict[str, dict[str, list[Model]]] = {}
@@ -161,7 +160,7 @@ class Planner:
         plan.rights += rights_of_events(topics, create=self.loaded.config.topics.create)
 
     def _add_rights_of_features(self, found: dict[str, ClusterPlan]) -> None:
-        """Add what features need to the plan of the file's cluster, or to the first."""
+        """Add the needs of features to the plan of the file's cluster, or to the first."""
         rights = self.features.rights(self.loaded.config)
         if rights:
             own = self._bootstrap(WorkerConfig(group=""))
@@ -235,6 +234,6 @@ def _covered(worker: WorkerConfig, sources: Mapping[str, Model]) -> Iterator[str
 
 
 _NAME_IT = (
-    "(where decorators of an application give what is missing, name it:"
+    "(if an application's decorators supply it, name the application:"
     " window-consumer topics plan MODULE:APP)"
 )

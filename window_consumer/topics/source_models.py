@@ -15,7 +15,7 @@ from window_consumer.plan.ladder_topics import Model, own_model
 from window_consumer.plan.topics.patterns import matching_topics
 from window_consumer.topics.cluster_plan import ClusterPlan
 
-_OFFLINE: Final = "say --partitions and --replication-factor"
+_OFFLINE: Final = "give --partitions and --replication-factor"
 _USUAL: Final = (
     "max.message.bytes is 64 KiB above Kafka's default, min.insync.replicas that of the brokers."
 )
@@ -57,8 +57,8 @@ class SourceModels:
                 where = self.loaded.where(("workers", worker.name, "patterns"))
                 raise UsageError(
                     f"{where}: workers.{worker.name}.patterns: only the cluster knows which topics"
-                    " match: leave out --partitions and --replication-factor so that it is asked,"
-                    " or choose other workers with --only"
+                    " match: omit --partitions and --replication-factor to query it, or choose"
+                    " other workers with --only"
                 )
             own = worker.own_topics
             partitions = self.sizes.partitions if own is None else own.partitions
@@ -74,7 +74,7 @@ class SourceModels:
             matched = ", ".join(names) or "no topic yet"
             plan.notes.append(
                 f"{worker.name} reads by patterns, which match {matched}. A topic that appears"
-                " later needs all of this, too."
+                " later also needs all of this."
             )
         there = self._described(worker, names, cluster)
         models = {}
@@ -86,7 +86,7 @@ class SourceModels:
             models[name] = Model.of(there[name], theirs)
             if not theirs:
                 plan.notes.append(
-                    f"The cluster does not tell the settings of {name} (DESCRIBE_CONFIGS). {_USUAL}"
+                    f"The cluster reports no settings of {name} (DESCRIBE_CONFIGS). {_USUAL}"
                 )
         return models
 

@@ -1,4 +1,4 @@
-"""HTTP servers on uvicorn: what the admin address and other addresses of features share.
+"""HTTP servers on uvicorn, for the admin address and other addresses of features.
 
-Needs the extra `web`. Features import `server`; only `protocol` rests on uvicorn's internals.
+Needs the extra `web`. Features import `server`; only `protocol` uses uvicorn's internals.
 """

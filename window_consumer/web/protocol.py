@@ -1,4 +1,4 @@
-"""A connection of uvicorn that slow and idle clients cannot keep."""
+"""A uvicorn connection that slow and idle clients cannot keep open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEADLINE_S: Final = 10.0
 
 
 ROOM: Final = 100
-"""So many connections above the limit are answered with 503; further ones are closed at once."""
+"""This many connections above the limit get 503; further ones are closed at once."""
 
 
 class IdleTimeoutProtocol(H11Protocol):

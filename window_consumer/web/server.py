@@ -26,7 +26,7 @@ _END_S: Final = 5.0
 
 
 class WebApplication(Protocol):
-    """What a server serves. Its methods run on the event loop of the server."""
+    """The application of a server. Its methods run on the server's event loop."""
 
     def application(self) -> ASGIApp:
         """Return the ASGI application; called once, before the server starts."""
@@ -40,7 +40,7 @@ class WebApplication(Protocol):
 
 @frozen(kw_only=True)
 class ServerLimits:
-    """What clients may do."""
+    """Limits for clients."""
 
     connections: int
     """Above it, requests are answered with 503."""
@@ -116,7 +116,7 @@ class _Server(uvicorn.Server):
         self._routes.close()
         await super().shutdown(sockets)
         for each in self.server_state.connections:
-            each.transport.abort()  # with TLS, a client that does not read would never let go
+            each.transport.abort()  # with TLS, a client that does not read would keep it open
         await asyncio.sleep(0)
 
 
@@ -132,7 +132,7 @@ def listen_on(address: ListenAddress, key: str) -> socket.socket:
     """
     try:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        # [::] means all addresses of this machine, as for probes: IPv4 ones, too.
+        # [::] means all addresses of this machine, including IPv4, as for probes.
         both = address.host == "::" and socket.has_dualstack_ipv6()
         listening = socket.create_server(address, family=family, backlog=512, dualstack_ipv6=both)
     except OSError as error:
@@ -151,8 +151,7 @@ def listen_on(address: ListenAddress, key: str) -> socket.socket:
 def tls_options(tls: TlsConfig, directory: Path, section: str) -> dict[str, str]:
     """Return the options of ``WebServer`` for a certificate and its key, after checking them.
 
-    Relative names start at ``directory``; ``section`` is the one that has ``tls``. Raises
-    UsageError.
+    Relative names start at ``directory``; ``section`` has the key ``tls``. Raises UsageError.
     """
     if tls.certificate is None or tls.key is None:
         return {}

@@ -22,11 +22,11 @@ class FakeBroker:
     """Topics and groups in memory. Owner: one thread."""
 
     def __init__(self, cluster: str = "") -> None:
-        """``cluster`` makes the ids of topics its own; without it they are the same each time."""
+        """``cluster`` makes the ids of topics unique; without it they are the same each time."""
         self.topics = FakeTopics(cluster)
         self.groups: dict[str, FakeGroup] = {}
         self.fate_of: FateOf = lambda _copy: Fate.ACKED
-        """Decides what becomes of a copy that a Sink writes."""
+        """Decides what happens to a copy that a Sink writes."""
 
     # ---- topics
 
@@ -60,7 +60,7 @@ class FakeBroker:
     # ---- records
 
     def log(self, topic: str, partition: int = 0) -> FakeLog:
-        """Return a partition's log; ``KeyError`` where there is no such partition."""
+        """Return a partition's log; ``KeyError`` if there is no such partition."""
         name = TopicPartition(topic, partition)
         log = self.topics.log(name)
         if log is None:
@@ -76,7 +76,7 @@ class FakeBroker:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> FakeMessage:
-        """Append a record and return it as it will be delivered."""
+        """Append a record and return it in the form of its delivery."""
         return self.log(topic, partition).append(key, value, headers, timestamp_ms)
 
     def compact(self, topic: str, partition: int, offsets: Collection[int]) -> None:
@@ -99,7 +99,7 @@ class FakeBroker:
             group.leave(source)
 
     def move_offset(self, group: str, commit: Commit) -> None:
-        """Commit by hand, as Kafka's tools do; RuntimeError while the group has members."""
+        """Commit manually, as Kafka's tools do; RuntimeError while the group has members."""
         self.group(group).write_as_administrator(commit)
 
     def _rebalance_readers(self, topic: str) -> None:
@@ -110,7 +110,7 @@ class FakeBroker:
     # ---- clients
 
     def source_of_all(self) -> FakeSource:
-        """Return a consumer that reads all partitions: the one member of a group of its own."""
+        """Return a consumer that reads all partitions: the only member of its own group."""
         return self.source(f"all {len(self.groups)}")
 
     def source(self, group: str, *, incremental: bool = True) -> FakeSource:
@@ -122,7 +122,7 @@ class FakeBroker:
         return FakeSink(self.topics, self.fate)
 
     def fate(self, copy: Copy) -> Fate:
-        """Decide what becomes of a copy, by the present ``fate_of``."""
+        """Decide what happens to a copy, by the current ``fate_of``."""
         return self.fate_of(copy)
 
 

@@ -18,7 +18,7 @@ _MAX_MESSAGE_BYTES = "max.message.bytes"
 class FakeCluster(Cluster):
     """Answers at once, permits everything, creates the topics that are requested."""
 
-    def __init__(self, broker: FakeBroker):  # it makes no client
+    def __init__(self, broker: FakeBroker):  # it creates no client
         self.bootstrap = "in-memory"
         self.oauth_token = None
         self._broker = broker
@@ -73,7 +73,7 @@ class FakeCluster(Cluster):
         """Create missing topics; raise RunError for a name that Kafka refuses."""
         for topic in topics:
             if (wrong := wrong_name(topic.name)) is not None:
-                raise RunError(f"making topic {topic.name}: its name {wrong}")
+                raise RunError(f"creating topic {topic.name}: its name {wrong}")
             if not validate_only and topic.name not in self._broker.topics.by_name:
                 most = int(topic.config.get(_MAX_MESSAGE_BYTES, DEFAULT_MAX_MESSAGE_BYTES))
                 self._broker.create_topic(topic.name, topic.partitions, most)

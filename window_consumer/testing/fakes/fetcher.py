@@ -1,4 +1,4 @@
-"""The fetcher of a fake Source: where it reads each partition, and what it has fetched."""
+"""The fetcher of a fake Source: its position in each partition, and its fetched records."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 from window_consumer.testing.fakes.topics import FakeTopics
 
 PREFETCH = 20
-"""Records of a partition that are fetched at once. They are delivered whatever happens to the log
-meanwhile.
+"""How many records of a partition are fetched at once. They are delivered whatever happens to the
+log meanwhile.
 """
 
 
@@ -44,7 +44,7 @@ class SourcePosition:
         self.fetch_from = self.reads_on = offset or 0
 
     def fetch(self, log: FakeLog) -> None:
-        """Fetch the next records; markers alone move the position, too."""
+        """Fetch the next records; even markers alone move the position."""
         messages, self.reads_on = log.read(self.fetch_from, PREFETCH)
         if not messages and self.reads_on > self.fetch_from:
             self.position = self.reads_on

@@ -1,8 +1,8 @@
 """A consumer group in memory: who owns which partition, and what is committed.
 
-It has Kafka's two kinds of rebalance. Incremental: a member gives up only what it loses, and a
-partition gets its new owner after that. Eager: all members give up everything, then everything is
-assigned again.
+It has Kafka's two kinds of rebalance. Incremental: a member gives up only the partitions that it
+loses, and these get their new owner after that. Eager: all members give up everything, then
+everything is assigned again.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from window_consumer.model.protocols import Commit, CommittedOffset
 from window_consumer.model.record import TopicPartition
 
 CountPartitions = Callable[[str], int]
-"""Returns how many partitions a topic has, 0 where there is no such topic."""
+"""Returns how many partitions a topic has, 0 if there is no such topic."""
 
 
 class GroupMember(Protocol):
-    """What a group sees of a consumer."""
+    """A consumer as its group sees it."""
 
     topics: Sequence[str]
 
     @property
     def held(self) -> Sequence[TopicPartition]:
-        """The partitions that it believes to own."""
+        """The partitions that it believes it owns."""
 
 
 @frozen
@@ -43,7 +43,7 @@ class Applied:
     """A commit that was written, for checkers."""
 
     member: GroupMember | None
-    """None where an administrator wrote it."""
+    """None if an administrator wrote it."""
     commit: Commit
 
 
@@ -114,13 +114,13 @@ class FakeGroup:
                 self._targets[TopicPartition(topic, partition)] = reader
 
     def to_give_up(self, member: GroupMember) -> list[TopicPartition]:
-        """Return what a member has to give up now."""
+        """Return the partitions that a member must give up now."""
         if self.incremental:
             return [name for name in member.held if self._targets.get(name) is not member]
         return list(member.held) if self._is_behind(member) else []
 
     def to_take(self, member: GroupMember) -> list[TopicPartition] | None:
-        """Return what a member gets now, None where nothing changes.
+        """Return the partitions that a member gets now, None if nothing changes.
 
         The first answer may be empty: a member learns that it has joined.
         """
@@ -157,11 +157,11 @@ class FakeGroup:
     # ---- offsets
 
     def committed(self, name: TopicPartition) -> CommittedOffset:
-        """Return what is committed of a partition."""
+        """Return the commit of a partition."""
         return self._committed.get(name, CommittedOffset(None, ""))
 
     def write(self, member: GroupMember, commit: Commit) -> CommitFailedError | None:
-        """Apply a commit; return the error where it is refused.
+        """Apply a commit; return the error if it is refused.
 
         Like Kafka's brokers, it does not check that the member owns the partition.
         """
@@ -171,7 +171,7 @@ class FakeGroup:
         return None if refusal is None else refusal.error
 
     def refusal(self, member: GroupMember, commits: Sequence[Commit]) -> RefusedCommit | None:
-        """Return why one of the commits of a transaction is refused, None if none is."""
+        """Return why a commit of a transaction is refused, None if all are accepted."""
         refusals = [self._refusal(member, each) for each in commits]
         return next((each for each in refusals if each is not None), None)
 
@@ -188,12 +188,12 @@ class FakeGroup:
             return RefusedCommit(CommitFailedError(f"there is no {commit.name}"))
         size = len(commit.metadata.encode())
         if size > self.max_metadata_bytes:
-            text = f"{commit.name}: {size} bytes of metadata, {self.max_metadata_bytes} are taken"
+            text = f"{commit.name}: {size} bytes of metadata, at most {self.max_metadata_bytes}"
             return RefusedCommit(CommitFailedError(text, metadata_too_large=True))
         return self.commit_fault(commit)
 
     def write_as_administrator(self, commit: Commit) -> None:
-        """Move a committed offset by hand; ``RuntimeError`` while the group has members."""
+        """Move a committed offset manually; ``RuntimeError`` while the group has members."""
         if self._joined:
             msg = f"group {self.name} has members: Kafka refuses to move its offsets"
             raise RuntimeError(msg)

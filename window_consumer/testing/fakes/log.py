@@ -11,7 +11,7 @@ from window_consumer.model.protocols import Headers
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 
 CREATE_TIME = 1
-"""The first field of Message.timestamp() where the producer set the time."""
+"""The first field of Message.timestamp() if the producer set the time."""
 
 
 class FakeMessage:
@@ -60,7 +60,7 @@ class FakeMessage:
         return self._value
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """Return the headers, None where there are none, like the client."""
+        """Return the headers, None without any, like the client."""
         return self._headers or None
 
     def timestamp(self) -> tuple[int, int]:
@@ -119,7 +119,7 @@ class FakeLog:
         self._retain([m for m in self.messages if m.offset() < self.end])
 
     def at(self, offset: int) -> FakeMessage:
-        """Return the record at an offset; ``KeyError`` where there is none."""
+        """Return the record at an offset; ``KeyError`` if there is none."""
         index = bisect_left(self._offsets, offset)
         if index == len(self._offsets) or self._offsets[index] != offset:
             raise KeyError(offset)

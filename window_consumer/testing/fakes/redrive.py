@@ -1,7 +1,7 @@
 """The parts of a redrive or a replay on a fake broker: a reader, a writer of copies.
 
-They do what ``kafka.group_progress`` and ``kafka.log_writer`` do, step by step, so that a process
-may end between any two steps.
+They work like ``kafka.group_progress`` and ``kafka.log_writer``, step by step, so that a process
+can end between any two steps.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class FakeProgress:
         self._rng = rng
         self._step = step
         self._may_die = may_die
-        """Like ``step``, where nobody else can act meanwhile."""
+        """Like ``step``, but nobody else can act meanwhile."""
         self._marks: Mapping[TopicPartition, str] = {}
         self._spans: dict[TopicPartition, Span] = {}
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._passed: dict[TopicPartition, None] = {}
-        """Those read at all, in order: a set would make a schedule depend on the process."""
+        """The partitions read, in order: a set would make a schedule depend on the process."""
 
     def begin(self, topic: str, mark: str, *, restart: bool) -> None:
         """Go to the group's offsets, or to the beginning, and record the ends of the logs."""
@@ -54,7 +54,7 @@ class FakeProgress:
         self.start(spans, dict.fromkeys(spans, mark))
 
     def standing(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """Return the group's commits, with which ``check_alone`` compares later ones."""
+        """Return the group's commits, which ``check_alone`` compares with later ones."""
         found = {name: self._group.committed(name) for name in names}
         self._committed = dict(found)
         return found
@@ -62,9 +62,9 @@ class FakeProgress:
     def claim(
         self, spans: Mapping[TopicPartition, Span], marks: Mapping[TopicPartition, str]
     ) -> None:
-        """Commit where the spans begin, all or none; raises CommitFailedError where that fails.
+        """Commit the beginnings of the spans, all or none; raises CommitFailedError if that fails.
 
-        Raises RunError where somebody else has moved the group, see ``expect``.
+        Raises RunError if another process has moved the group, see ``expect``.
         """
         self.check_alone()
         self._may_die()
@@ -104,23 +104,23 @@ class FakeProgress:
         return ()
 
     def progress(self) -> dict[TopicPartition, int]:
-        """Return how far each partition is read, of those read at all."""
+        """Return the position in each partition that is read."""
         return {name: self._spans[name].first for name in self._passed}
 
     def check_alone(self) -> None:
-        """Raise RunError where somebody else has moved the group since our last commit."""
+        """Raise RunError if another process has moved the group since our last commit."""
         self._step()
         for name, before in self._committed.items():
             found = self._group.committed(name)
             if found != before:
-                raise RunError(f"the progress of {name} was {before}, somebody made it {found}")
+                raise RunError(f"the progress of {name} was {before}, somebody set it to {found}")
 
     def commit(self) -> None:
-        """Commit the progress; raises CommitFailedError where that fails."""
+        """Commit the progress; raises CommitFailedError if that fails."""
         commits = [
             Commit(name, offset, self._marks[name]) for name, offset in self.progress().items()
         ]
-        # Another commit between check_alone and this is not detected; it is only a moment.
+        # Another commit between check_alone and this is not detected; the interval is short.
         self._may_die()
         for commit in commits:
             refusal = self._group.commit_fault(commit)
@@ -133,7 +133,7 @@ class FakeProgress:
 
 
 class FakeOutlet:
-    """Writes copies and waits for all acks at once. Owner: one thread.
+    """Writes copies and waits for all acks together. Owner: one thread.
 
     Copies for one topic arrive in order; the order of topics is random.
     """
@@ -154,7 +154,7 @@ class FakeOutlet:
         self._failed: dict[int, PublishFailedError] = {}
 
     def send(self, copies: Sequence[Copy]) -> None:
-        """Send copies; raises PublishFailedError where the client's queue stays full."""
+        """Send copies; raises PublishFailedError if the client's queue stays full."""
         for copy in copies:
             self._step()
             place = self._sent

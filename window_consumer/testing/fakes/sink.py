@@ -14,7 +14,7 @@ from window_consumer.testing.fakes.topics import FakeTopics, partition_of, size_
 
 
 class Fate(Enum):
-    """What becomes of a copy that is not too large."""
+    """What happens to a copy that is not too large."""
 
     ACKED = "acked"
     LOST = "timed out and was not written"
@@ -63,14 +63,14 @@ class FakeSink:
         return self._topics.write(name, copy.key, copy.value, copy.headers, copy.timestamp)
 
     def refusal(self, copy: Copy) -> PublishFailedError | None:
-        """Return why a copy is refused whenever it is sent, None if it is not."""
+        """Return why a copy is always refused, None if it is not."""
         topic = self._topics.by_name.get(copy.topic)
         if topic is None:
             text = f"copy to {copy.topic}: there is no such topic"
             return PublishFailedError(text, of_topic=True)
         size = size_of(copy.key, copy.value, copy.headers)
         if size > topic.max_message_bytes:
-            text = f"copy to {copy.topic}: {size} bytes, {topic.max_message_bytes} are taken"
+            text = f"copy to {copy.topic}: {size} bytes, at most {topic.max_message_bytes}"
             return PublishFailedError(text, too_large=True)
         if copy.partition is not None and copy.partition >= len(topic.logs):
             text = f"copy to {copy.topic}: there is no partition {copy.partition}"

@@ -1,8 +1,8 @@
 """A Source on a fake broker: one member of one group.
 
-It behaves like the real client where that matters. Rebalances, answers to commits and errors are
-reported within ``poll``. A pause discards prefetched records. A position is unknown until something
-was read. A poll for no records may still return one.
+In relevant ways it behaves like the real client. Rebalances, answers to commits and errors are
+reported within ``poll``. A pause discards prefetched records. A position is unknown before the
+first read. A poll for no records may still return one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FakeSource:
         self.in_callback = False
         """Whether a rebalance callback of the listener is running."""
         self.max_batch: int | None = None
-        """The most records that a poll returns, whatever is asked for."""
+        """The most records that a poll returns, whatever was requested."""
         self.answers_held = False
         """Holds back answers to commits while True."""
         self._cluster = topics
@@ -54,7 +54,7 @@ class FakeSource:
 
     @property
     def held(self) -> Sequence[TopicPartition]:
-        """The assigned partitions, as far as this member knows."""
+        """The assigned partitions that this member knows of."""
         return list(self._fetcher.assigned)
 
     def is_out_of_range(self, name: TopicPartition) -> bool:
@@ -110,7 +110,7 @@ class FakeSource:
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:  # noqa: ARG002 - waiting brings nothing
         """Return records, a batch for each partition, and serve the listener.
 
-        Like the real client, it may return one record where none was asked for.
+        Like the real client, it may return one record when none was requested.
         """
         listener = self._listener
         if listener is None:
@@ -123,7 +123,7 @@ class FakeSource:
         self._flush()
         self._rebalance(listener)
         if self._raised is not None:
-            # As with the real client, what was read is lost, and the positions are past it.
+            # As with the real client, the records read are lost, and the positions are past them.
             raised, self._raised = self._raised, None
             raise raised
         while self._answers and not self.answers_held:
@@ -147,19 +147,19 @@ class FakeSource:
             self._fetcher.go_to(name, offset)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
-        """Continue reading a partition at this offset, also where it was paused."""
+        """Continue reading a partition at this offset, even if it was paused."""
         self._fetcher.go_to(name, offset)
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
-        """Deliver nothing of these partitions; discard what was prefetched."""
+        """Deliver nothing of these partitions; discard prefetched records."""
         self._fetcher.pause(names)
 
     def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return how far each partition was read since its last start or seek."""
+        """Return the position in each partition read since its last start or seek."""
         return self._fetcher.positions(names)
 
     def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the ends of the logs; works during faults, as it needs no broker."""
+        """Return the ends of the logs; works during faults, because it needs no broker."""
         logs = {name: self._cluster.log(name) for name in names}
         return {name: log.end for name, log in logs.items() if log is not None}
 
@@ -202,7 +202,7 @@ class FakeSource:
         return found
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:  # noqa: ARG002 - answers at once
-        """Return the cluster's facts about topics; those that do not exist are left out."""
+        """Return the cluster's facts about topics; missing topics are omitted."""
         self._cluster.ask("topics")
         found = {topic: self._cluster.facts(topic) for topic in topics}
         return {topic: facts for topic, facts in found.items() if facts is not None}
@@ -235,7 +235,7 @@ class FakeSource:
         return results
 
     def member(self) -> object:
-        """Return this member, as a transaction of a fake broker needs it."""
+        """Return this member for a transaction of a fake broker."""
         return self
 
     def committed(
@@ -243,7 +243,7 @@ class FakeSource:
         names: Sequence[TopicPartition],
         timeout_s: float,  # noqa: ARG002 - answers at once
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Read committed offsets; raises a RunError where the cluster does not answer."""
+        """Read committed offsets; raises a RunError if the cluster does not answer."""
         self._cluster.ask("committed offsets")
         return {name: self._group.committed(name) for name in names}
 
@@ -267,7 +267,7 @@ class FakeSource:
         return True
 
     def die(self) -> None:
-        """End abruptly, as by kill -9: the group notices when it evicts the member."""
+        """End abruptly, as by kill -9; the group notices when it evicts the member."""
         self._listener = None
         self._sent.clear()
         self._fetcher.assigned.clear()

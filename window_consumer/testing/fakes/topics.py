@@ -12,7 +12,7 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fakes.log import FakeLog, FakeMessage
 
 RECORD_OVERHEAD = 64
-"""Bytes per record beside its fields, about those of a Kafka batch with one record."""
+"""Bytes per record besides its fields, about as in a Kafka batch with one record."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 
@@ -42,9 +42,9 @@ class FakeTopics:
     def create(
         self, name: str, partitions: int, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     ) -> FakeTopic:
-        """Create a topic; ``ValueError`` where there is one of this name."""
+        """Create a topic; ``ValueError`` if there is one of this name."""
         if name in self.by_name:
-            msg = f"there is a topic {name} already"
+            msg = f"the topic {name} already exists"
             raise ValueError(msg)
         topic = FakeTopic(
             f"id{self._cluster}-{next(self._ids)}", max_message_bytes=max_message_bytes
@@ -54,7 +54,7 @@ class FakeTopics:
         return topic
 
     def widen(self, name: str, partitions: int) -> None:
-        """Widen a topic to ``partitions``, never below what it has."""
+        """Widen a topic to ``partitions``; never reduces them."""
         logs = self.by_name[name].logs
         for partition in range(len(logs), partitions):
             logs.append(FakeLog(TopicPartition(name, partition)))
@@ -64,19 +64,19 @@ class FakeTopics:
         del self.by_name[name]
 
     def log(self, name: TopicPartition) -> FakeLog | None:
-        """Return a partition's log, None where there is no such partition."""
+        """Return a partition's log, None if there is no such partition."""
         topic = self.by_name.get(name.topic)
         if topic is None or name.partition >= len(topic.logs):
             return None
         return topic.logs[name.partition]
 
     def partitions(self, name: str) -> int:
-        """Return how many partitions a topic has, 0 where there is no such topic."""
+        """Return how many partitions a topic has, 0 if there is no such topic."""
         topic = self.by_name.get(name)
         return 0 if topic is None else len(topic.logs)
 
     def facts(self, name: str) -> TopicFacts | None:
-        """Return the cluster's facts about a topic, None where there is none."""
+        """Return the cluster's facts about a topic, None if there is none."""
         topic = self.by_name.get(name)
         return None if topic is None else TopicFacts(len(topic.logs), topic.topic_id)
 
@@ -88,7 +88,7 @@ class FakeTopics:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> FakeMessage:
-        """Append a record; ``KeyError`` where there is no such partition."""
+        """Append a record; ``KeyError`` if there is no such partition."""
         log = self.log(name)
         if log is None:
             raise KeyError(str(name))

@@ -14,7 +14,7 @@ from window_consumer.testing.fakes.sink import FakeSink
 
 
 class FakeTransactions:
-    """The Sink of a worker, its transactions, and what ends them: at once. Owner: one thread."""
+    """The Sink of a worker, and its transactions, which end at once. Owner: one thread."""
 
     def __init__(self, sink: FakeSink, group: FakeGroup):
         self._sink = sink
@@ -39,7 +39,7 @@ class FakeTransactions:
         """Do nothing: a record is answered at the end of its transaction."""
 
     def close(self, timeout_s: float) -> int:
-        """Drop what is open; return 0."""
+        """Drop the open transaction; return 0."""
         del timeout_s
         self._written.clear()
         return 0
@@ -96,10 +96,10 @@ class FakeTransactions:
         self._ended.append(ending)
 
     def take(self, timeout_s: float) -> TransactionEnd | None:
-        """Return what has ended, None if nothing has."""
+        """Return the transaction that has ended, or None."""
         del timeout_s
         return self._ended.popleft() if self._ended else None
 
     def stop(self, timeout_s: float) -> int:
-        """Drop what is open; return 0."""
+        """Drop the open transaction; return 0."""
         return self.close(timeout_s)

@@ -1,4 +1,4 @@
-"""What the formats of a plan share: names of operations, and identifiers."""
+"""Shared by the formats of a plan: names of operations, and identifiers."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def as_shell(plans: Sequence[ClusterPlan], principal: str | None) -> str:
 
 def _lines(plan: ClusterPlan, principal: str | None) -> Iterator[str]:
     address = plan.bootstrap or _ADDRESS
-    yield f"# Topics and ACLs of {', '.join(plan.workers)}. Where the cluster wants to know who is"
-    yield "# there, add --command-config FILE with the properties of somebody who may do this."
+    yield f"# Topics and ACLs of {', '.join(plan.workers)}. If the cluster requires a login,"
+    yield "# add --command-config FILE with the properties of a user who may do this."
     yield from comments(plan.notes)
     for topic in plan.topics:
         yield ""
@@ -35,7 +35,7 @@ def _lines(plan: ClusterPlan, principal: str | None) -> Iterator[str]:
 
 def _topic(topic: PlannedTopic, address: str) -> Iterator[str]:
     now = topic.partitions_now
-    there = "" if now is None else f"; there already, with {now} partitions"
+    there = "" if now is None else f"; exists already, with {now} partitions"
     yield f"# {topic.what}{there}"
     yield _line([*topic.new.words(address), "--if-not-exists"])
     if topic.is_too_narrow:

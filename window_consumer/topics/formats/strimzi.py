@@ -62,8 +62,8 @@ def _user(plan: ClusterPlan, principal: str | None, labels: dict[str, str]) -> d
             spec["authentication"] = {"type": "tls"}
         if not principal.startswith("User:") or kubernetes_name(name) != name:
             raise UsageError(
-                f"--principal {principal}: Strimzi's users are User:NAME or User:CN=NAME, and NAME"
-                " is a name of Kubernetes: small letters, digits, - and ."
+                f"--principal {principal}: Strimzi's users are User:NAME or User:CN=NAME, where"
+                " NAME is a Kubernetes name: lower-case letters, digits, - and ."
             )
     acls = [_acl(right) for right in plan.rights]
     spec["authorization"] = {"type": "simple", "acls": acls}

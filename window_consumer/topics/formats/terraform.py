@@ -24,7 +24,7 @@ def _lines(plan: ClusterPlan, principal: str | None) -> Iterator[str]:
         yield ""
         yield 'variable "principal" {'
         yield "  type        = string"
-        yield '  description = "Who the workers are for Kafka, as in User:shop"'
+        yield '  description = "The Kafka principal of the workers, as in User:shop"'
         yield "}"
     taken: set[str] = set()
     for topic in plan.topics:
