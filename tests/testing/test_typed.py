@@ -59,7 +59,7 @@ def test_what_cannot_be_decoded_is_a_dead_letter_at_once_and_whole(shop: Typed) 
         (letter,) = wc_app.dead_letters
     assert (letter.reason, letter.handler) == ("DECODE", "charge")
     assert letter.error_class == "window_consumer.model.errors.Undecodable"
-    assert "not a valid Attrs: " in (letter.error_message or "")
+    assert "valid Attrs: " in (letter.error_message or "")
     assert "$.id" in (letter.error_message or "")
     assert "$.customer" in (letter.error_message or "")
     assert (letter.key, letter.value) == (b"c", b'{"id": "seven"}')
@@ -93,7 +93,8 @@ def test_a_copy_in_a_level_that_cannot_be_decoded_ends_as_on_the_source() -> Non
         wc_app.advance("10s")
         assert result.outcome is DEAD_LETTERED
         (letter,) = wc_app.dead_letters
-    assert (letter.reason, letter.error_message) == ("DECODE", "not a valid int: no schema")
+    assert letter.reason == "DECODE"
+    assert "int: no schema" in (letter.error_message or "")
 
 
 def test_when_spent_says_what_becomes_of_it(shop: Typed) -> None:
