@@ -10,6 +10,7 @@ suite, and so does each failing test of the rules, whose result depends on no ma
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -64,7 +65,10 @@ class Suite:
         """Run stages until one fails; return the exit code."""
         code = 0
         for stage in stages:
+            began, before_s = time.monotonic(), _processor_s()
             code = self._stage(stage)
+            used_s = _processor_s() - before_s
+            print(f"{time.monotonic() - began:.0f} s, {used_s:.0f} s of processor time", flush=True)
             if code:
                 break
         if self.unstable:
@@ -105,6 +109,12 @@ class Suite:
     def _pytest(self, arguments: Sequence[str]) -> int:
         command = [sys.executable, "-m", "pytest", *arguments]
         return subprocess.run(command, cwd=self.directory, check=False).returncode
+
+
+def _processor_s() -> float:
+    """Return the processor time of ended processes, and of what they started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _failed(cache: Path) -> list[str]:
