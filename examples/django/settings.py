@@ -4,6 +4,7 @@ SECRET_KEY = os.environ.get("SECRET_KEY", "only for this example")
 DEBUG = True
 INSTALLED_APPS = ["shop"]
 ROOT_URLCONF = "urls"
+TIME_ZONE = "UTC"  # of log lines, too: Django sets it for the process
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATABASES = {
     "default": {

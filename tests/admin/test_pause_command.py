@@ -22,7 +22,7 @@ def test_pause_tells_the_worker_who_and_why(commands: Commands) -> None:
         0,
         [f"charge None True {PauseRequest('admin', 'bank&co')}"],
     ), ended.said
-    assert " resume --worker charge`" in ended.said
+    assert " resume --worker charge --url http://127.0.0.1:" in ended.said
 
 
 def test_what_was_paused_and_resumed_is_printed_as_json(commands: Commands) -> None:

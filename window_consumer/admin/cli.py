@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -28,6 +29,12 @@ authority_option = click.option(
     metavar="FILE",
     help="Certificates (PEM) to trust with https://. [default: the machine's]",
 )
+
+
+def command_for(words: str, worker: str, url: str) -> str:
+    """Return a command about a worker at an address, for people to paste."""
+    where = "" if url == DEFAULT_URL else f" --url {shlex.quote(url)}"
+    return f"window-consumer {words} --worker {shlex.quote(worker)}{where}"
 
 
 def worker_address(command: CommandT) -> CommandT:

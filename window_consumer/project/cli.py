@@ -74,7 +74,7 @@ def handler_command(
     except OSError as error:
         raise UsageError(f"cannot add the handler: {error}") from error
     lines = [f"wrote {path}" for path in written]
-    lines += ["", f"The topic {topic} must exist before the worker starts."]
+    lines += ["", f"The topic {topic} must exist before the worker starts: `dev` creates it."]
     fields = {"written": [str(path) for path in written], "topic": topic}
     print_result(fields, "\n".join(lines), as_json=as_json)
     return OK

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from window_consumer.admin.cli import worker_address
+from window_consumer.admin.cli import command_for, worker_address
 from window_consumer.admin.client import Access, AdminAddress, ask, command_worker
 from window_consumer.admin.doctor.causes import duration
 from window_consumer.cli.options import TextParam, json_option, workers_named
@@ -64,7 +64,7 @@ def concurrency_command(  # noqa: PLR0913 - an argument for each option
     else:
         click.echo(_text(found))
         if limit not in {None, "auto"}:
-            ending = f"window-consumer concurrency --worker {worker} auto"
+            ending = command_for("concurrency auto", worker, url)
             click.echo(f"`{ending}` or a restart ends it")
     return OK
 

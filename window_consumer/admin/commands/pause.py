@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from window_consumer.admin.cli import worker_address
+from window_consumer.admin.cli import command_for, worker_address
 from window_consumer.admin.client import Access, AdminAddress, ask, command_worker
 from window_consumer.cli.options import json_option, workers_named
 from window_consumer.cli.output import FAILED, OK, exits, print_result
@@ -34,7 +34,7 @@ def pause_command(
     stays in its group. With several replicas at the address, all of them pause.
     """
     command_worker(worker, "pause", AdminAddress.parse(url), Access(token, authority), reason)
-    text = f"{worker}: paused; `window-consumer resume --worker {worker}` ends it"
+    text = f"{worker}: paused; `{command_for('resume', worker, url)}` ends it"
     print_result({"worker": worker, "paused": True}, text, as_json=as_json)
     return OK
 
