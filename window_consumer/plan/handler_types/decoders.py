@@ -133,7 +133,7 @@ class Decoder:
         except Exception as error:
             if is_out_of_reach(error):
                 raise
-            raise Undecodable(f"not a valid {self.name}: {_reason_of(error)}") from error
+            raise Undecodable(f"invalid {self.name}: {_reason_of(error)}") from error
 
 
 def decoder_of(annotation: object) -> Decoder:
