@@ -88,7 +88,7 @@ MISTAKES = [
     ("workers: {other: {handler: charge, group: g, retry: {fatal: [shop.No]}}}", "shop.No"),
     ("workers: {charge: {group: g, retry: {levels: [10s, 1s]}}}", "levels"),
     ("kafka: {enable.auto.commit: true}\nworkers: {charge: {group: g}}", "may not be set"),
-    ("kafka: {acks: 1}\nworkers: {charge: {group: g}}", "acks has to be -1 or all"),
+    ("kafka: {acks: 1}\nworkers: {charge: {group: g}}", "acks must be -1 or all"),
     ("kafka: {fetch.wait.max.sm: 1}\nworkers: {charge: {group: g}}", "No such configuration"),
     ("kafka: {session.timeout.ms: 1000}\nworkers: {charge: {group: g}}", "classic"),
     ("workers: {charge: {group: g}}", "workers.yaml:1: kafka.bootstrap.servers: is missing"),

@@ -326,7 +326,7 @@ def test_a_page_without_jinja2_says_what_to_install(tmp_path: Path) -> None:
     [
         ("dlq: {patterns: ['.+-dlt']}", "does not begin with ^"),
         ("dlq: {topics: [a/b]}", "contains '/'"),
-        ("dlq: {patterns: []}", "name some"),
+        ("dlq: {patterns: []}", "write one of the two"),
         ("dlq: {keys: hmac}", "dlq.key_secret"),
         ("dlq: {kays: raw}", "keys"),
         ("mask: [{topics: [orders]}]", "hides nothing"),
