@@ -586,3 +586,10 @@ def test_doctor_asks_to_accept_only_what_does_not_end_by_itself(*, ends_itself: 
     (cause,) = diagnose([seen]).causes
     assert cause.kind == "refused"
     assert ("window-consumer resume" in cause.sentence) is not ends_itself
+
+
+def test_what_holds_all_calls_explains_a_window_that_stands() -> None:
+    finding = RuleFinding("database_unavailable", "it is away", holds_all=True, ends_itself=True)
+    assert [each.kind for each in diagnose([hovering(31.0)]).causes] == ["hovering"]
+    (cause,) = diagnose([hovering(31.0, findings=(finding,))]).causes
+    assert cause.kind == finding.kind

@@ -74,7 +74,7 @@ def diagnose(
     causes: list[LikelyCause] = []
     well: list[str] = []
     for seen in evidence:
-        found = [cause for rule in RULES for cause in rule(seen)]
+        found = _without_consequences(seen, [cause for rule in RULES for cause in rule(seen)])
         if not found and seen.is_behind and not _catches_up(seen):
             found = [_unknown(seen)]
         causes += [evolve(cause, where=seen.where) for cause in found]
@@ -89,6 +89,15 @@ def diagnose(
         causes += [each for each in _of_group(worker, looks) if each.figures["lag"]]
     causes.sort(key=lambda cause: -cause.weight)
     return Diagnosis(tuple(causes), tuple(well), tuple(notes))
+
+
+def _without_consequences(seen: WorkerEvidence, found: list[LikelyCause]) -> list[LikelyCause]:
+    """Leave out what only follows from no call starting: standing windows, lagging partitions."""
+    holding = {each.kind for each in seen.now.findings if each.holds_all}
+    if not holding:
+        return found
+    least = min(each.weight for each in found if each.kind in holding)
+    return [each for each in found if each.weight >= least]
 
 
 def _catches_up(seen: WorkerEvidence) -> bool:

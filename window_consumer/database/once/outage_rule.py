@@ -97,7 +97,11 @@ class DatabaseOutageRule(PauseRule):
             f"the database of once has been unavailable for {away_s:.0f} s: no call starts, and no"
             f" attempt is spent ({self._why})"
         )
-        return [RuleFinding(KIND, text, ends_itself=True, figures={"away_s": round(away_s, 1)})]
+        return [
+            RuleFinding(
+                KIND, text, holds_all=True, ends_itself=True, figures={"away_s": round(away_s, 1)}
+            )
+        ]
 
     def _begin(self, now: float) -> float:
         """Return since when the database is away; an outage from before the start begins now."""

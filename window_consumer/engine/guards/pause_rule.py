@@ -28,6 +28,8 @@ class RuleFinding:
     """Whether the worker is paused because of it."""
     figures: Mapping[str, Any] = MappingProxyType({})
     """The figures behind the text, as JSON has them; seconds end in ``_s``."""
+    holds_all: bool = False
+    """Whether no call starts because of it, so that it explains whatever else stands still."""
     ends_itself: bool = False
     """Whether it goes away with its cause, so that there is nothing to accept."""
 

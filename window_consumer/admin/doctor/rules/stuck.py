@@ -115,7 +115,7 @@ def findings(seen: WorkerEvidence) -> Iterator[LikelyCause]:
             seen.worker,
             each.text if each.ends_itself else f"{each.text}; {then} {command}",
             each.figures,
-            weight=98.5 if each.pauses else 60,
+            weight=98.5 if each.pauses or each.holds_all else 60,
         )
 
 
