@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from datetime import UTC, date, datetime, timedelta
@@ -12,11 +13,12 @@ import attrs
 import duckdb
 import pytest
 
+from tests.pipeline.here import run
 from tests.pipeline.test_search import write
 from tests.pipeline.test_trace import records
 from window_consumer.dlq.spark.config import DeadLetterSection
 from window_consumer.dlq.spark.schema import DEAD_LETTERS, LETTERS
-from window_consumer.spark import maintenance
+from window_consumer.spark import jars, maintenance
 from window_consumer.spark.plan import PipelinePlan
 from window_consumer.spark.tables import BROKEN, QUARANTINE, quarantined, readable
 from window_consumer.trace.event_batch import Column, OffsetColumn, decoded, encoded
@@ -110,6 +112,21 @@ def test_small_files_become_one_and_old_days_go(tables: Tables) -> None:
         assert rows == sorted(rows)
     assert len(tables.files) > before  # of those that were there a week ago there were none
     assert maintenance.compact(tables.spark, TRACE, tables.path) == 0
+
+
+def test_the_command_prints_what_it_did_as_json(tables: Tables, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(json.dumps({"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "directory": "."}))
+    ended = run(tables.spark, "pipeline", "maintain", "-c", str(file), "--json")
+    assert ended.code == 0, ended.said
+    assert ended.json["tables"]["trace"].keys() == {"compacted", "deleted"}
+    assert ended.json["tables"]["trace"]["deleted"] >= 60
+
+
+def test_jars_that_are_there_are_counted_as_json(spark: SparkSession) -> None:
+    ended = run(spark, "pipeline", "jars", "--json")
+    assert ended.code == 0, ended.said
+    assert (ended.json["downloaded"], ended.json["already_there"]) == ([], len(jars.locked()))
 
 
 def test_old_dead_letters_go_and_those_that_tell_no_time_by_when_they_were_written(
