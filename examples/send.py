@@ -5,6 +5,7 @@ from confluent_kafka import Producer
 
 producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]})
 for number in range(20):
-    bill = {"customer": f"customer-{number % 4}", "amount": 10 * number}
-    producer.produce("orders", key=bill["customer"], value=json.dumps(bill))
+    customer = f"customer-{number % 4}"
+    bill = {"customer": customer, "amount": 10 * number}
+    producer.produce("orders", key=customer, value=json.dumps(bill))
 producer.flush()

@@ -15,6 +15,8 @@ from mypy import api
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
+SHOP = [EXAMPLES / "shop.py", EXAMPLES / "send.py"]
+"""README's example."""
 ACCEPTED, REFUSED, REVEALED = (HERE / f"{name}.py" for name in ("accepted", "refused", "revealed"))
 
 
@@ -40,7 +42,7 @@ def check(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def by_pyright(directory: Path) -> Check:
     """Ask pyright, in the form that brings its Node.js along: nothing is fetched to run it."""
-    files = [ACCEPTED, REFUSED, REVEALED, EXAMPLES / "shop.py"]
+    files = [ACCEPTED, REFUSED, REVEALED, *SHOP]
     settings = directory / "pyrightconfig.json"
     settings.write_text(
         json.dumps(
@@ -93,7 +95,7 @@ def by_mypy(cache: Path) -> Check:
     return check
 
 
-@pytest.mark.parametrize("file", [ACCEPTED, REVEALED, EXAMPLES / "shop.py"])
+@pytest.mark.parametrize("file", [ACCEPTED, REVEALED, *SHOP])
 def test_code_of_users_is_accepted(check: Check, file: Path) -> None:
     assert check(file).wrong == []
 
