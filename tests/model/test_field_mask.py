@@ -109,6 +109,13 @@ def test_where_nothing_is_to_be_hidden_large_values_are_not_read_as_json(
     assert reported["form"] == form
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_number_that_json_lacks_is_shown_as_a_text(number: str) -> None:
+    reported = content_of(b'{"amount": %s}' % number.encode(), "value", FieldMask([]))
+    assert reported is not None
+    assert reported["json"] == {"amount": number}
+
+
 def test_a_part_that_is_hidden_as_a_whole_tells_its_size_and_nothing_else() -> None:
     reported = content_of(b'{"name": "anna"}', "value", FieldMask([], {"value"}))
     assert reported == {"bytes": 16, "form": "hidden", "why": WHOLE}

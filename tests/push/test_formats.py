@@ -93,6 +93,18 @@ def test_a_batch_is_an_array_of_events(service: Service) -> None:
     assert len({each.get_id() for each in events}) == 3
 
 
+@pytest.mark.parametrize("value", [b'{"amount": NaN}', b'{"amount": 1e999}'])
+def test_numbers_that_json_lacks_make_no_batch_invalid(service: Service, value: bytes) -> None:
+    with pushing(service.url, {"format": "cloudevents"}, batch={"max_records": 10}) as worker:
+        kind = {"content-type": "application/json"}
+        worker.send("orders", value, headers=kind, partition=0, run=False)
+        worker.send("orders", {"amount": 1}, headers=kind, partition=0)
+    (request,) = service.posted
+    first, second = json.loads(request.body, parse_constant=pytest.fail)
+    assert b64decode(first["data_base64"]) == value
+    assert second["data"] == {"amount": 1}
+
+
 def signed(service: Service, **sign: str) -> tuple[Mapping[str, str], bytes]:
     with pushing(service.url, {"sign": {"secret": SECRET, **sign}}) as worker:
         worker.send("orders", {"amount": 7})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 from typing import Any, Final
 
 from window_consumer.model.field_mask import FieldMask, Part
@@ -104,9 +105,19 @@ def _decoded(data: bytes, mask: FieldMask) -> dict[str, Any]:
     if text is None:
         return {"form": "binary", "hex": data.hex()}
     try:
-        return {"form": "json", "json": mask.json(json.loads(text))}
+        parsed = json.loads(text, parse_constant=str, parse_float=_finite)
+        return {"form": "json", "json": mask.json(parsed)}
     except (ValueError, RecursionError):
         return {"form": "text", "text": mask.text(text)}
+
+
+def _finite(number: str) -> float | str:
+    """Return a number as a float; as a text if it is too large for one.
+
+    Python parses and prints NaN and Infinity, which no other JSON parser accepts.
+    """
+    found = float(number)
+    return found if math.isfinite(found) else number
 
 
 def _beginning(data: bytes, mask: FieldMask) -> dict[str, Any]:

@@ -7,11 +7,12 @@ record that is itself an event, according to Kafka's binding, stays the same eve
 from __future__ import annotations
 
 import json
+import math
 import re
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from string import punctuation
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from window_consumer.model.record import Record
@@ -70,11 +71,23 @@ def event_in_json(record: Record) -> dict[str, Any]:
 
 
 def _json(value: bytes | None) -> Any:
-    """Return the value of a JSON text; None for anything else."""
+    """Return the value of a JSON text; None for anything else, such as one with NaN."""
     try:
-        return json.loads(value or b"")
+        return json.loads(value or b"", parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
+
+
+def _finite(number: str) -> float:
+    """Return a float; ValueError if the number is too large: Python would print Infinity."""
+    found = float(number)
+    if not math.isfinite(found):
+        raise ValueError(number)
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
 
 
 def _attributes(record: Record) -> dict[str, str]:
