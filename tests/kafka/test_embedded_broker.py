@@ -220,7 +220,7 @@ def test_nothing_is_left_when_the_start_fails() -> None:
 try:
     EmbeddedBroker(topics={"orders": 4, "no good name": 1})
 except UsageError as error:
-    assert "no name" in str(error)
+    assert "no good name" in str(error)
 else:
     raise AssertionError("it started")
 assert threads_and_files() == before, threads_and_files()
