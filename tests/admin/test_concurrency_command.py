@@ -31,7 +31,7 @@ def test_who_sets_it_and_why_reaches_the_worker(limit: int | None, commands: Com
     ended = run(commands, board, str(limit or "auto"), "--reason", "bank&co")
     assert ended.code == 0, ended.said
     assert board.asked[0] == f"charge {limit}, {ConcurrencyRequest(limit, 'admin', 'bank&co')}"
-    assert ("auto`" in ended.out) == (limit is not None)
+    assert ("concurrency auto" in ended.out) == (limit is not None)
 
 
 @pytest.mark.parametrize(

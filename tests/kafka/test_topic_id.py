@@ -48,8 +48,7 @@ def test_a_cluster_has_an_id_of_its_own(kafka: RealKafka, embedded: EmbeddedBrok
 
 
 def test_a_topic_that_is_not_there_is_reported(kafka: RealKafka) -> None:
-    said = f"the cluster at {kafka.bootstrap} has no topic nowhere: workers with a section"
-    with pytest.raises(MissingTopicError, match=said):
+    with pytest.raises(MissingTopicError, match=f"{kafka.bootstrap} .* nowhere"):
         topic_id("nowhere", {"bootstrap.servers": kafka.bootstrap}, LOG)
 
 

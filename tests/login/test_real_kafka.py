@@ -110,7 +110,8 @@ def test_a_worker_outlives_its_tokens_and_an_outage_of_the_token_server(
         send(kafka, topic, b"3")
         token_server.answer = granting()
         wait_until(lambda: len(dead_letters(kafka, topic, group)) == 3, DEADLINE_S)
-    assert shop.values == ["1", "2", "3"]
+    # In the outage the session may end, and with it the commit of what was called last.
+    assert list(dict.fromkeys(shop.values)) == ["1", "2", "3"]
 
 
 def test_a_producer_logs_in_with_the_same_key(
