@@ -135,7 +135,7 @@ def test_what_is_no_batch_is_reported(data: bytes) -> None:
 
 
 def test_a_later_format_is_reported_as_such() -> None:
-    with pytest.raises(UnreadableBatchError, match="format 2.* 1 "):
+    with pytest.raises(UnreadableBatchError, match="format 2"):
         list(decoded(b'{"format":2}'))
 
 
